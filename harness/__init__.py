@@ -1,0 +1,3 @@
+"""Measures how KV-cache offloading wears and reads flash."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,75 @@
+"""The command tree and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from types import FrameType, ModuleType
+from typing import Annotated
+
+import typer
+
+from harness import __version__
+from harness.core.errors import HarnessError, Interrupted
+
+GROUPS: tuple[ModuleType, ...] = ()
+"""The command modules in the order of ``harness --help``; each has ``register(app)``."""
+
+app = typer.Typer(
+    name="harness",
+    help="Measure how KV-cache offloading wears and reads flash.",
+    epilog="Start with: harness doctor, then harness run",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"harness {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+for _group in GROUPS:
+    _group.register(app)
+
+
+def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    raise Interrupted("terminated (SIGTERM)")
+
+
+def main() -> None:
+    """Run the command line; every HarnessError is one message and its exit code."""
+    signal.signal(signal.SIGTERM, _on_sigterm)
+    try:
+        app()
+    except HarnessError as error:
+        print(f"error: {error}", file=sys.stderr)
+        if error.fix:
+            print(f"  fix: {error.fix}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise SystemExit(Interrupted.exit_code) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise
+        print(f"error: {error.strerror}: {error.filename or 'while writing'}", file=sys.stderr)
+        print("  fix: free some space, or give another folder with --results", file=sys.stderr)
+        raise SystemExit(3) from None
