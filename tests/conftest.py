@@ -1,0 +1,35 @@
+"""What tests of every part share: where real things are, and the reason when they are not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_TOP = Path(__file__).resolve().parents[1]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs root, with the reason, where we are not."""
+    if os.geteuid() == 0:
+        return
+    reason = pytest.mark.skip(reason="needs root (loop devices or the probe)")
+    for item in items:
+        if item.get_closest_marker("root"):
+            item.add_marker(reason)
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """Reference material and third-party traces kept beside the checkout, never in it."""
+    for candidate in (os.environ.get("HARNESS_SHARED"), _TOP.parent / "shared"):
+        if candidate and Path(candidate).is_dir():
+            return Path(candidate)
+    pytest.skip("no shared/ folder with third-party traces beside the checkout")
+
+
+@pytest.fixture
+def traces_dir(shared_dir: Path) -> Path:
+    """Folder of the third-party request and block traces."""
+    return shared_dir / "traces"
