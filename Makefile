@@ -1,0 +1,109 @@
+# The short way to the harness command. `make` alone lists what there is.
+#
+# Variables: DEVICE, DESTROY, CMD, STORE, REQUESTS, TRACE, PROFILE, RESULTS, ARGS (anything more).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.ONESHELL:
+
+PYTHON ?= python3
+VENV := .venv
+HARNESS := $(SUDO_RUN) $(VENV)/bin/harness
+RESULTS ?= results
+ARGS ?=
+
+ARCH := $(shell dpkg --print-architecture 2>/dev/null)
+# What the main job needs, then what only the tests need.
+APT_RUN := fio python3-bpfcc linux-headers-$(ARCH) nvme-cli kmod e2fsprogs util-linux python3-venv
+APT_TEST := qemu-system-x86 busybox-static openssh-server chromium cpio iproute2
+
+# Root is needed for loop devices and the probe.
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+SUDO_RUN := $(SUDO)
+
+opt = $(if $(2),$(1) '$(subst ','\'',$(2))')
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+.PHONY: deps
+deps: apt-run $(VENV)/.installed ## install what the main job needs (apt and .venv)
+
+.PHONY: deps-test
+deps-test: apt-run apt-test $(VENV)/.installed ## the same, and what only the tests need
+
+# Installs only what is missing; on another distribution names it and stops.
+.PHONY: apt-run apt-test
+apt-run apt-test:
+	@case $@ in apt-run) wanted='$(APT_RUN)';; *) wanted='$(APT_TEST)';; esac
+	if ! command -v apt-get >/dev/null; then
+	  needed='fio bcc-python kernel-headers nvme-cli kmod e2fsprogs util-linux python3-venv'
+	  missing=$$(for tool in fio nvme modprobe mkfs.ext4 blkid; do command -v $$tool >/dev/null || echo -n " $$tool"; done)
+	  if [ $@ = apt-test ]; then echo 'note: tests that need QEMU, sshd or Chromium skip unless you install them'; exit 0; fi
+	  if /usr/bin/python3 -c 'import bcc' 2>/dev/null && [ -z "$$missing" ]; then exit 0; fi
+	  echo "error: this is not Debian; install by hand what these are called here: $$needed (missing:$$missing)" >&2
+	  exit 3
+	fi
+	missing=()
+	for package in $$wanted; do
+	  dpkg-query -W -f='$${Status}' "$$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$$package")
+	done
+	[ $${#missing[@]} = 0 ] && exit 0
+	echo "installing: $${missing[*]}"
+	if [ -n '$(SUDO)' ] && ! command -v sudo >/dev/null; then
+	  echo "error: not root and no sudo; run as root: apt-get install $${missing[*]}" >&2
+	  exit 3
+	fi
+	export DEBIAN_FRONTEND=noninteractive
+	$(SUDO) apt-get -qq update
+	$(SUDO) apt-get -qq install --yes --no-install-recommends "$${missing[@]}" >/dev/null
+
+$(VENV)/.installed: pyproject.toml | apt-run
+	@echo 'making the virtual environment $(VENV)'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	touch $@
+
+.PHONY: run
+run: deps ## the whole path on this machine's embedded defaults: three minutes, one report
+	@$(HARNESS) run --results '$(RESULTS)' $(ARGS)
+
+.PHONY: capture
+capture: deps ## trace what reaches a device (DEVICE, CMD; bare: the embedded store)
+	@$(HARNESS) capture --results '$(RESULTS)' $(call opt,--device,$(DEVICE)) $(call opt,--store,$(STORE)) $(call opt,--requests,$(REQUESTS)) $(ARGS) $(if $(CMD),-- $(CMD))
+
+.PHONY: replay
+replay: deps ## drive a trace against a block device (TRACE, DEVICE, DESTROY)
+	@$(HARNESS) replay --results '$(RESULTS)' $(call opt,--device,$(DEVICE)) $(call opt,--destroy,$(DESTROY)) $(ARGS) $(TRACE)
+
+.PHONY: replay-femu
+replay-femu: deps-test ## the same inside a FEMU guest (TRACE, PROFILE; bare: the newest trace)
+	@$(HARNESS) replay --results '$(RESULTS)' --femu '$(or $(PROFILE),1tb-0.3dwpd)' $(ARGS) $(TRACE)
+
+.PHONY: bench
+bench: deps ## layer-ordered against eviction-ordered reads (DEVICE, DESTROY)
+	@$(HARNESS) bench layout --results '$(RESULTS)' $(call opt,--device,$(DEVICE)) $(call opt,--destroy,$(DESTROY)) $(ARGS)
+
+.PHONY: calibrate
+calibrate: deps ## one calibration file from the newest runs
+	@$(HARNESS) calibrate export --results '$(RESULTS)' $(ARGS)
+
+.PHONY: doctor
+doctor: deps ## what this machine can do, and what is missing
+	@$(HARNESS) doctor $(ARGS)
+
+.PHONY: test
+test: deps-test ## every test that this machine can run; what it cannot run it names
+	@$(SUDO) $(VENV)/bin/python -m pytest $(ARGS)
+
+.PHONY: lint
+lint: deps ## style, format and types
+	@$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+.PHONY: clean
+clean: ## remove the virtual environment and caches; results stay
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
