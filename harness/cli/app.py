@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import signal
 import sys
 from types import FrameType, ModuleType
@@ -61,12 +60,10 @@ def main() -> None:
         if error.fix:
             print(f"  fix: {error.fix}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        raise SystemExit(Interrupted.exit_code) from None
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
+    except SystemExit as ended:
+        if ended.code == Interrupted.exit_code:  # typer turns Ctrl-C into this, silently
+            print("interrupted", file=sys.stderr)
+        raise
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             raise
