@@ -1,0 +1,1 @@
+"""The block trace: schema, files, foreign formats, transforms and statistics."""
