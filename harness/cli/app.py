@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 
 from harness import __version__
+from harness.cli import doctor
 from harness.core.errors import HarnessError, Interrupted
 
-GROUPS: tuple[ModuleType, ...] = ()
+GROUPS: tuple[ModuleType, ...] = (doctor,)
 """The command modules in the order of ``harness --help``; each has ``register(app)``."""
 
 app = typer.Typer(
