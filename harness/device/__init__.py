@@ -1,0 +1,1 @@
+"""Block devices: their guard, identity, rings, buffers, counters and guests."""
