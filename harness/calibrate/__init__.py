@@ -1,0 +1,1 @@
+"""The calibration file: its model, how runs become one, and a small reader for simulators."""
