@@ -32,9 +32,9 @@ def foreign_loop(image: Path, size_bytes: int = 32 * MIB) -> Iterator[str]:
         subprocess.run(["losetup", "--detach", path], check=True)
 
 
-def refusal(path: str | Path, **how: str) -> str:
+def refusal(path: str | Path, destroy: str | None = None) -> str:
     with pytest.raises(UsageError) as caught:
-        open_guarded(path, **how).close()
+        open_guarded(path, destroy=destroy).close()
     return str(caught.value)
 
 
