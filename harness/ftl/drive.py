@@ -1,0 +1,299 @@
+"""A drive as sold: GC only when a new line is needed, and never into the host's lines.
+
+Each host stream has a line of its own; collected pages go to one line shared by all (FDP's
+"initially isolated") or to one a stream ("persistently isolated"). A host stream may open a
+line only while another stays free for GC, so a collection can always finish. Not modelled:
+read disturb, retention and static wear levelling, which add writes of their own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from harness.core.ops import Op
+from harness.core.profiles import DeviceProfile
+from harness.ftl.jit import kernel, prefetch
+from harness.ftl.pages import UNMAPPED, Pages, allocate, note, place_bits, read_notes, remap
+from harness.ftl.policy import (
+    ERASED,
+    FREE,
+    GC_PAGES,
+    HOST_BYTES,
+    HOST_PAGES,
+    NO_FREE_LINES,
+    OPS,
+    SNAPSHOT,
+    STATS,
+    STOPPED,
+    TRIMMED,
+)
+
+FREE_HEAD, FG, BG = range(STATS, STATS + 3)
+_WORDS = STATS + 3
+
+P, SHIFT, UNIT, STREAMS, PERSISTENT, KEEP_FREE, TRIM, BY_AGE = range(8)
+"""Index into ``geometry``: pages a line, place bits, bytes an LPN, host write points, whether
+GC has one write point a stream, lines that host writes leave free, whether discards count,
+whether victims are weighed by age."""
+
+_FREE, _OPEN, _CLOSED = 0, 1, 2
+_NONE = -1
+_WRITE, _DISCARD, _ZEROES, _SNAP = (
+    int(Op.WRITE), int(Op.DISCARD), int(Op.WRITE_ZEROES), int(Op.SNAP)
+)  # fmt: skip
+_AHEAD = 24
+
+
+class DriveState(NamedTuple):
+    """All of a drive's FTL. N lines, W write points: host streams, then GC's."""
+
+    pages: Pages
+    kind: np.ndarray  # uint8[N]: free, open or closed
+    closed_at: np.ndarray  # int64[N]: pages programmed when the line closed
+    owner: np.ndarray  # int16[N]: host stream whose data the line holds
+    free: np.ndarray  # int32[N]: ring of free lines
+    line: np.ndarray  # int64[W]: open line, -1 if none
+    place: np.ndarray  # int64[W]: pages of it already programmed
+    stats: np.ndarray  # int64
+    geometry: np.ndarray  # int64
+
+
+def create(profile: DeviceProfile) -> DriveState:
+    """An empty drive: all lines free, no write point has one."""
+    settings, lines, per_line = profile.drive, profile.lines, profile.pages_per_line
+    streams = 1 if settings.streams == "none" else settings.max_streams
+    persistent = settings.isolation == "persistent"
+    points = streams + (streams if persistent else 1)
+    stats = np.zeros(_WORDS, np.int64)
+    stats[FREE] = lines
+    return DriveState(
+        pages=allocate(profile.namespace_pages, lines, per_line),
+        kind=np.zeros(lines, np.uint8),
+        closed_at=np.zeros(lines, np.int64),
+        owner=np.zeros(lines, np.int16),
+        free=np.arange(lines, dtype=np.int32),
+        line=np.full(points, _NONE, np.int64),
+        place=np.zeros(points, np.int64),
+        stats=stats,
+        geometry=np.array(
+            [per_line, place_bits(per_line), profile.lpn_bytes, streams, persistent,
+             settings.spare_lines, settings.trim, settings.victim == "cost-benefit"],
+            np.int64,
+        ),
+    )  # fmt: skip
+
+
+@kernel
+def _open(st: DriveState, point: int, owner: int) -> bool:
+    """Give a write point the line that has been free longest; False if there is none."""
+    stats = st.stats
+    if stats[FREE] == 0:
+        return False
+    line = st.free[stats[FREE_HEAD]]
+    stats[FREE_HEAD] = (stats[FREE_HEAD] + 1) % len(st.free)
+    stats[FREE] -= 1
+    st.kind[line], st.owner[line] = _OPEN, owner
+    st.pages.noted[line] = 0
+    st.line[point], st.place[point] = line, 0
+    return True
+
+
+@kernel
+def _advance(st: DriveState, point: int, count: int) -> None:
+    """``count`` pages were programmed at a write point; a full line closes."""
+    line = st.line[point]
+    st.pages.valid[line] += count
+    st.place[point] += count
+    if st.place[point] == st.geometry[P]:
+        st.kind[line] = _CLOSED
+        st.closed_at[line] = st.stats[HOST_PAGES] + st.stats[GC_PAGES]
+        st.line[point] = _NONE
+
+
+@kernel
+def _fewest_valid(st: DriveState) -> int:
+    """The closed line with the fewest valid pages, of equals the one closed first; -1: none."""
+    valid, kind = st.pages.valid, st.kind
+    none = np.int32(2**31 - 1)
+    fewest = none
+    for line in range(len(kind)):
+        fewest = min(fewest, valid[line] if kind[line] == _CLOSED else none)
+    best = _NONE
+    for line in range(len(kind)):
+        if (
+            valid[line] == fewest
+            and kind[line] == _CLOSED
+            and (best == _NONE or st.closed_at[line] < st.closed_at[best])
+        ):
+            best = line
+    return best
+
+
+@kernel
+def _best_benefit(st: DriveState) -> int:
+    """The closed line with the largest (1 - u) age / 2u (Rosenblum 1992, eq. 1); -1: none."""
+    now = st.stats[HOST_PAGES] + st.stats[GC_PAGES]
+    best, most = _NONE, -1.0
+    for line in range(len(st.kind)):
+        if st.kind[line] != _CLOSED:
+            continue
+        used = st.pages.valid[line] / st.geometry[P]
+        age = now - st.closed_at[line] + 1.0
+        benefit = np.inf if used == 0 else (1 - used) * age / (2 * used)
+        if benefit > most:
+            best, most = line, benefit
+    return best
+
+
+@kernel
+def _still_valid(st: DriveState, victim: int) -> int:
+    """LPNs of the victim's valid pages into ``moved``, in place order; returns how many."""
+    pages = st.pages
+    count, address = 0, victim << st.geometry[SHIFT]
+    for place in range(read_notes(pages, victim, victim * st.geometry[P])):
+        lpn = pages.lpns[place]
+        pages.moved[count] = lpn
+        count += pages.l2p[lpn] == pages.l2p.dtype.type(address + place)
+    return count
+
+
+@kernel
+def _move(st: DriveState, point: int, start: int, count: int) -> None:
+    """Program ``moved[start:start+count]`` at a write point that has room for them."""
+    pages, line = st.pages, st.line[point]
+    address = (line << st.geometry[SHIFT]) + st.place[point]
+    first = start
+    for i in range(start, start + count):
+        lpn = pages.moved[i]
+        pages.l2p[lpn] = address + (i - start)
+        if i + 1 == start + count or pages.moved[i + 1] != lpn + pages.l2p.dtype.type(1):
+            note(pages, line, line * st.geometry[P], pages.moved[first], i + 1 - first)
+            first = i + 1
+
+
+@kernel
+def _collect(st: DriveState) -> bool:
+    """Move what is valid out of the best victim and free it; False if that cannot be done."""
+    pages, stats, geometry = st.pages, st.stats, st.geometry
+    victim = _best_benefit(st) if geometry[BY_AGE] else _fewest_valid(st)
+    if victim == _NONE or pages.valid[victim] == geometry[P]:
+        return False
+    owner = st.owner[victim]
+    point = geometry[STREAMS] + (owner if geometry[PERSISTENT] else 0)
+    count = _still_valid(st, victim) if pages.valid[victim] else 0
+    done = 0
+    while done < count:
+        if st.line[point] == _NONE and not _open(st, point, owner):
+            return False
+        step = min(count - done, geometry[P] - st.place[point])
+        _move(st, point, done, step)
+        stats[GC_PAGES] += step
+        _advance(st, point, step)
+        done += step
+    pages.valid[victim] = 0
+    pages.erases[victim] += 1
+    stats[ERASED] += 1
+    stats[FG] += 1
+    st.kind[victim] = _FREE
+    st.free[(stats[FREE_HEAD] + stats[FREE]) % len(st.free)] = victim
+    stats[FREE] += 1
+    return True
+
+
+@kernel
+def _program(st: DriveState, point: int, lpn: int, n: int) -> bool:
+    """Host writes of ``n`` pages from ``lpn`` at a stream's write point."""
+    pages, stats = st.pages, st.stats
+    per_line, shift = st.geometry[P], st.geometry[SHIFT]
+    while n > 0:
+        if st.line[point] == _NONE:
+            while stats[FREE] <= st.geometry[KEEP_FREE]:
+                if not _collect(st):
+                    return False
+            _open(st, point, point)
+        line, place = st.line[point], st.place[point]
+        step = min(n, per_line - place)
+        address = (line << shift) + place
+        if step == 1:
+            old = pages.l2p[lpn]
+            pages.l2p[lpn] = address
+            if old != pages.const[UNMAPPED]:
+                pages.valid[np.int64(old >> shift)] -= 1
+        else:
+            for run in range(remap(pages, lpn, step, address, shift)):
+                pages.valid[pages.run_line[run]] -= pages.run_count[run]
+        note(pages, line, line * per_line, lpn, step)
+        stats[HOST_PAGES] += step
+        _advance(st, point, step)
+        lpn += step
+        n -= step
+    return True
+
+
+@kernel
+def _trim(st: DriveState, lpn: int, n: int) -> None:
+    """Unmap ``n`` pages from ``lpn``."""
+    pages = st.pages
+    while n > 0:
+        step = min(n, st.geometry[P])
+        for run in range(remap(pages, lpn, step, -1, st.geometry[SHIFT])):
+            st.stats[TRIMMED] += pages.run_count[run]
+            pages.valid[pages.run_line[run]] -= pages.run_count[run]
+        lpn += step
+        n -= step
+
+
+@kernel
+def serve(
+    st: DriveState,
+    offset: np.ndarray,
+    length: np.ndarray,
+    op: np.ndarray,
+    stream: np.ndarray,
+    start: int,
+    stop: int,
+    page_limit: int,
+) -> tuple[int, int]:
+    """Serve commands ``start``..``stop``; returns (index, why it stopped there).
+
+    As ``femu.serve``, with ``stream``: uint8 host stream of each command. A discard frees the
+    pages it covers whole, and so do zeroes written by command.
+    """
+    stats, unit = st.stats, st.geometry[UNIT]
+    last_stream = st.geometry[STREAMS] - 1
+    page_limit += stats[HOST_PAGES] + stats[GC_PAGES]
+    tables = st.pages.l2p
+    for i in range(start, stop):
+        if i + _AHEAD < stop:
+            prefetch(tables, np.int64(offset[i + _AHEAD]) // unit)
+        code = op[i]
+        if code == _SNAP:
+            return i, SNAPSHOT
+        stats[OPS] += 1
+        begin, end = np.int64(offset[i]), np.int64(offset[i] + length[i])
+        if code == _WRITE:
+            first = begin // unit
+            stats[HOST_BYTES] += end - begin
+            point = min(np.int64(stream[i]), last_stream)
+            if not _program(st, point, first, (end - 1) // unit - first + 1):
+                return i, NO_FREE_LINES
+        elif code in (_DISCARD, _ZEROES) and st.geometry[TRIM]:
+            first = (begin + unit - 1) // unit
+            _trim(st, first, end // unit - first)
+        if stats[HOST_PAGES] + stats[GC_PAGES] >= page_limit:
+            return i + 1, STOPPED
+    return stop, STOPPED
+
+
+def line_states(st: DriveState) -> dict[str, int]:
+    """How many lines are open, free, full or waiting as victims."""
+    closed = st.kind == _CLOSED
+    full = int(np.count_nonzero(closed & (st.pages.valid == st.geometry[P])))
+    return {
+        "open": int(np.count_nonzero(st.kind == _OPEN)),
+        "free": int(st.stats[FREE]),
+        "full": full,
+        "victims": int(np.count_nonzero(closed)) - full,
+    }

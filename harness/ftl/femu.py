@@ -1,0 +1,279 @@
+"""FEMU's own policy, operation for operation (femu.md section 2).
+
+One write pointer for host and GC data; a write first collects while free lines are at or below
+the high threshold; every command of any kind ends with at most one background collection.
+
+Runs of pages that leave one line are subtracted at once. That equals FEMU's page by page
+updates: between them nothing else in the heap moves, and sifting up twice by one ends where
+sifting up once by two does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from harness.core.ops import Op
+from harness.core.profiles import DeviceProfile
+from harness.ftl import heap as queue
+from harness.ftl.jit import kernel, prefetch
+from harness.ftl.pages import UNMAPPED, Pages, allocate, note, place_bits, read_notes, remap
+from harness.ftl.policy import (
+    ERASED,
+    FREE,
+    GC_PAGES,
+    HOST_BYTES,
+    HOST_PAGES,
+    NO_FREE_LINES,
+    OPS,
+    SNAPSHOT,
+    STATS,
+    STOPPED,
+    TRIMMED,
+)
+
+OPEN, PLACE, FREE_HEAD, HEAP_SIZE, FULL, FG, BG = range(STATS, STATS + 7)
+_WORDS = STATS + 7
+
+P, SHIFT, UNIT, THRESHOLD, THRESHOLD_HIGH, STRIPE, DEPTH, CHANNELS = range(8)
+"""Index into ``geometry``: pages a line, place bits, bytes an LPN, the two thresholds in lines,
+pages of a line in one stripe over all LUNs, stripes a line, channels."""
+
+_WRITE, _DISCARD, _SNAP = int(Op.WRITE), int(Op.DISCARD), int(Op.SNAP)
+_AHEAD = 24
+
+
+class FemuState(NamedTuple):
+    """All of an emulated drive's FTL. N lines."""
+
+    pages: Pages
+    heap: np.ndarray  # int32[N + 1]
+    slot: np.ndarray  # int32[N]
+    free: np.ndarray  # int32[N]: ring of free lines
+    stats: np.ndarray  # int64: counters and cursors, indexed by the names above
+    geometry: np.ndarray  # int64
+
+
+def create(profile: DeviceProfile) -> FemuState:
+    """A drive as FEMU starts it: line 0 open, all others free in order."""
+    lines, per_line = profile.lines, profile.pages_per_line
+    stats = np.zeros(_WORDS, np.int64)
+    stats[FREE], stats[FREE_HEAD] = lines - 1, 1
+    stripe = profile.nchs * profile.luns_per_ch
+    return FemuState(
+        pages=allocate(profile.namespace_pages, lines, per_line),
+        heap=np.zeros(lines + 1, np.int32),
+        slot=np.zeros(lines, np.int32),
+        free=np.arange(lines, dtype=np.int32),
+        stats=stats,
+        geometry=np.array(
+            [per_line, place_bits(per_line), profile.lpn_bytes, profile.gc_thres_lines,
+             profile.gc_thres_lines_high, stripe, profile.pgs_per_blk, profile.nchs],
+            np.int64,
+        ),
+    )  # fmt: skip
+
+
+@kernel
+def _invalidate(st: FemuState, line: Any, count: int) -> None:
+    """``count`` pages of ``line`` lost their last reader."""
+    before = st.pages.valid[line]
+    st.pages.valid[line] = before - count
+    if st.slot[line]:
+        queue.sift_up(st.heap, st.slot, st.pages.valid, st.slot[line])
+    elif before == st.geometry[P]:
+        st.stats[FULL] -= 1
+        queue.push(st.heap, st.slot, st.pages.valid, st.stats[HEAP_SIZE], line)
+        st.stats[HEAP_SIZE] += 1
+
+
+@kernel
+def _advance(st: FemuState, count: int) -> bool:
+    """``count`` pages were programmed; a line that is full closes and the next opens at once.
+
+    False if there is no next line.
+    """
+    stats = st.stats
+    line = stats[OPEN]
+    st.pages.valid[line] += count
+    stats[PLACE] += count
+    if stats[PLACE] < st.geometry[P]:
+        return True
+    if st.pages.valid[line] == st.geometry[P]:
+        stats[FULL] += 1
+    else:
+        queue.push(st.heap, st.slot, st.pages.valid, stats[HEAP_SIZE], line)
+        stats[HEAP_SIZE] += 1
+    if stats[FREE] == 0:
+        return False
+    line = st.free[stats[FREE_HEAD]]
+    stats[FREE_HEAD] = (stats[FREE_HEAD] + 1) % len(st.free)
+    stats[FREE] -= 1
+    stats[OPEN], stats[PLACE] = line, 0
+    st.pages.noted[line] = 0
+    return True
+
+
+@kernel
+def _program(st: FemuState, lpn: int, n: int) -> bool:
+    """Host writes of ``n`` pages from ``lpn``; False if lines ran out."""
+    pages, stats = st.pages, st.stats
+    per_line, shift = st.geometry[P], st.geometry[SHIFT]
+    stats[HOST_PAGES] += n
+    while n > 0:
+        line, place = stats[OPEN], stats[PLACE]
+        step = min(n, per_line - place)
+        address = (line << shift) + place
+        if step == 1:
+            old = pages.l2p[lpn]
+            pages.l2p[lpn] = address
+            if old != pages.const[UNMAPPED]:
+                _invalidate(st, np.int64(old >> shift), 1)
+        else:
+            for run in range(remap(pages, lpn, step, address, shift)):
+                _invalidate(st, pages.run_line[run], pages.run_count[run])
+        note(pages, line, line * per_line, lpn, step)
+        if not _advance(st, step):
+            return False
+        lpn += step
+        n -= step
+    return True
+
+
+@kernel
+def _trim(st: FemuState, lpn: int, n: int) -> None:
+    """Unmap ``n`` pages from ``lpn``, partly covered ones included."""
+    pages = st.pages
+    while n > 0:
+        step = min(n, st.geometry[P])
+        for run in range(remap(pages, lpn, step, -1, st.geometry[SHIFT])):
+            st.stats[TRIMMED] += pages.run_count[run]
+            _invalidate(st, pages.run_line[run], pages.run_count[run])
+        lpn += step
+        n -= step
+
+
+@kernel
+def _still_valid(st: FemuState, victim: Any) -> int:
+    """LPNs of the victim's valid pages into ``moved``, in FEMU's order; returns how many.
+
+    FEMU reads a victim block by block but writes stripe by stripe, so collected data comes out
+    permuted.
+    """
+    pages, geometry = st.pages, st.geometry
+    read_notes(pages, victim, victim * geometry[P])
+    address = victim << geometry[SHIFT]
+    luns = geometry[STRIPE] // geometry[CHANNELS]
+    count = 0
+    for channel in range(geometry[CHANNELS]):
+        for lun in range(luns):
+            place = channel + lun * geometry[CHANNELS]
+            for _ in range(geometry[DEPTH]):
+                lpn = pages.lpns[place]
+                # No branch: half of the guesses would be wrong and stall the loads behind.
+                pages.moved[count] = lpn
+                count += pages.l2p[lpn] == pages.l2p.dtype.type(address + place)
+                place += geometry[STRIPE]
+    return count
+
+
+@kernel
+def _collect(st: FemuState, least_invalid: int) -> int:
+    """Collect one line. 1 done, 0 no victim with that many invalid pages, -1 out of lines."""
+    pages, stats = st.pages, st.stats
+    per_line, shift = st.geometry[P], st.geometry[SHIFT]
+    if stats[HEAP_SIZE] == 0 or per_line - pages.valid[st.heap[1]] < least_invalid:
+        return 0
+    victim = np.int64(queue.pop(st.heap, st.slot, pages.valid, stats[HEAP_SIZE]))
+    stats[HEAP_SIZE] -= 1
+    count = _still_valid(st, victim) if pages.valid[victim] else 0
+    done = 0
+    while done < count:
+        line, place = stats[OPEN], stats[PLACE]
+        step = min(count - done, per_line - place)
+        address, at = (line << shift) + place, line * per_line + pages.noted[line]
+        for i in range(step):
+            lpn = pages.moved[done + i]
+            pages.l2p[lpn] = address + i
+            pages.p2l[at + i] = lpn
+        pages.noted[line] += step
+        stats[GC_PAGES] += step
+        if not _advance(st, step):
+            return -1
+        done += step
+    pages.valid[victim] = 0
+    pages.erases[victim] += 1
+    stats[ERASED] += 1
+    st.free[(stats[FREE_HEAD] + stats[FREE]) % len(st.free)] = victim
+    stats[FREE] += 1
+    return 1
+
+
+@kernel
+def _write(st: FemuState, lpn: int, n: int) -> bool:
+    """One write command: forced collections, then its pages; False if lines ran out."""
+    while st.stats[FREE] <= st.geometry[THRESHOLD_HIGH]:
+        got = _collect(st, 0)
+        if got < 0:
+            return False
+        if got == 0:
+            break
+        st.stats[FG] += 1
+    return _program(st, lpn, n)
+
+
+@kernel
+def serve(
+    st: FemuState,
+    offset: np.ndarray,
+    length: np.ndarray,
+    op: np.ndarray,
+    stream: np.ndarray,
+    start: int,
+    stop: int,
+    page_limit: int,
+) -> tuple[int, int]:
+    """Serve commands ``start``..``stop``; returns (index, why it stopped there).
+
+    ``offset``, ``length``: uint64 bytes, inside the namespace; ``op``: uint8 codes of ``Op``;
+    ``stream`` is not looked at, as FEMU has one write pointer. Stops early at a SNAP (index of
+    it), after ``page_limit`` programmed pages, or when lines run out (index of the culprit).
+    """
+    stats, unit = st.stats, st.geometry[UNIT]
+    page_limit += stats[HOST_PAGES] + stats[GC_PAGES]
+    tables = st.pages.l2p
+    for i in range(start, stop):
+        if i + _AHEAD < stop:
+            prefetch(tables, np.int64(offset[i + _AHEAD]) // unit)
+        code = op[i]
+        if code == _SNAP:
+            return i, SNAPSHOT
+        stats[OPS] += 1
+        if length[i]:
+            first = np.int64(offset[i]) // unit
+            n = np.int64(offset[i] + length[i] - np.uint64(1)) // unit - first + 1
+            if code == _WRITE:
+                stats[HOST_BYTES] += np.int64(length[i])
+                if not _write(st, first, n):
+                    return i, NO_FREE_LINES
+            elif code == _DISCARD:
+                _trim(st, first, n)
+        if stats[FREE] <= st.geometry[THRESHOLD]:
+            got = _collect(st, st.geometry[P] // 8)
+            if got < 0:
+                return i, NO_FREE_LINES
+            stats[BG] += got
+        if stats[HOST_PAGES] + stats[GC_PAGES] >= page_limit:
+            return i + 1, STOPPED
+    return stop, STOPPED
+
+
+def line_states(st: FemuState) -> dict[str, int]:
+    """How many lines are open, free, full or waiting as victims."""
+    return {
+        "open": 1,
+        "free": int(st.stats[FREE]),
+        "full": int(st.stats[FULL]),
+        "victims": int(st.stats[HEAP_SIZE]),
+    }

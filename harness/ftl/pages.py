@@ -1,0 +1,168 @@
+"""The page tables that every policy shares, and the few loops that touch them.
+
+``l2p[lpn]`` is a physical address ``line << shift | place`` or all ones for "unmapped".
+
+The reverse map is lazy. Each line has ``pages_per_line`` words in ``p2l`` and notes there what
+was programmed, in order: a single page is one word, its LPN; ``n >= 2`` consecutive LPNs are
+two words, ``flag | first`` and ``n``, so it always fits. Nothing is ever erased from it: a
+page is valid where the map still points at it. Overwriting therefore touches one table, and a
+32 MiB extent costs two words of reverse map.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from harness.ftl.jit import kernel
+
+BLOCK = 64
+"""Pages looked at together; a block whose old pages share one line costs one update."""
+
+
+class Pages(NamedTuple):
+    """Tables of one drive; N lines of P pages, L logical pages.
+
+    ``word`` is uint32 where addresses and flagged LPNs fit, else uint64.
+    """
+
+    l2p: np.ndarray  # word[L]
+    p2l: np.ndarray  # word[N * P]
+    const: np.ndarray  # word[2]: UNMAPPED, FLAG
+    noted: np.ndarray  # int32[N]: words of p2l in use
+    valid: np.ndarray  # int32[N]: pages the map points at
+    erases: np.ndarray  # int64[N]
+    run_line: np.ndarray  # int32[P]: scratch
+    run_count: np.ndarray  # int32[P]: scratch
+    lpns: np.ndarray  # word[P]: scratch
+    moved: np.ndarray  # word[P]: scratch
+
+
+UNMAPPED, FLAG = 0, 1
+
+
+def allocate(logical_pages: int, lines: int, pages_per_line: int) -> Pages:
+    """Empty tables: nothing mapped. 4 bytes a page each way up to 2^31 pages, else 8."""
+    shift = place_bits(pages_per_line)
+    word = np.uint32 if max(lines << shift, logical_pages) < 1 << 31 else np.uint64
+    bits = np.iinfo(word).bits
+    return Pages(
+        l2p=np.full(logical_pages, np.iinfo(word).max, word),
+        p2l=np.empty(lines * pages_per_line, word),
+        const=np.array([np.iinfo(word).max, 1 << (bits - 1)], word),
+        noted=np.zeros(lines, np.int32),
+        valid=np.zeros(lines, np.int32),
+        erases=np.zeros(lines, np.int64),
+        run_line=np.zeros(pages_per_line, np.int32),
+        run_count=np.zeros(pages_per_line, np.int32),
+        lpns=np.zeros(pages_per_line, word),
+        moved=np.zeros(pages_per_line, word),
+    )
+
+
+def table_bytes(logical_pages: int, lines: int, pages_per_line: int) -> int:
+    """Memory that ``allocate`` will take, in bytes."""
+    shift = place_bits(pages_per_line)
+    width = 4 if max(lines << shift, logical_pages) < 1 << 31 else 8
+    return width * (logical_pages + lines * pages_per_line + 2 * pages_per_line) + 16 * lines
+
+
+def place_bits(pages_per_line: int) -> int:
+    """Bits of a physical address that say where in its line a page is."""
+    return max(1, (pages_per_line - 1).bit_length())
+
+
+@kernel
+def remap(pages: Pages, lpn: int, n: int, address: int, shift: int) -> int:
+    """Point ``n`` pages from ``lpn`` at ``address`` onwards.
+
+    Leaves in ``run_line``/``run_count`` which lines lost how many pages, in order, joined while
+    the line stays the same; returns how many such runs.
+    """
+    unmapped = pages.const[UNMAPPED]
+    line: Any = np.int64(-1)
+    count, runs = 0, 0
+    start = 0
+    while start < n:
+        size = min(BLOCK, n - start)
+        block = pages.l2p[lpn + start : lpn + start + size]
+        low, high = block[0], block[0]
+        for i in range(size):
+            low = min(low, block[i])
+            high = max(high, block[i])
+        if low != unmapped:
+            if (low >> shift) == (high >> shift):
+                now: Any = np.int64(low >> shift)
+                if now == line:
+                    count += size
+                else:
+                    if count:
+                        pages.run_line[runs], pages.run_count[runs] = line, count
+                        runs += 1
+                    line, count = now, size
+            else:
+                for i in range(size):
+                    if block[i] == unmapped:
+                        continue
+                    now = np.int64(block[i] >> shift)
+                    if now == line:
+                        count += 1
+                    else:
+                        if count:
+                            pages.run_line[runs], pages.run_count[runs] = line, count
+                            runs += 1
+                        line, count = now, 1
+        fill(block, address, start)
+        start += size
+    if count:
+        pages.run_line[runs], pages.run_count[runs] = line, count
+        runs += 1
+    return runs
+
+
+@kernel
+def fill(block: np.ndarray, address: int, start: int) -> None:
+    """Consecutive addresses into ``block``; a negative ``address`` unmaps."""
+    if address < 0:
+        for i in range(len(block)):
+            block[i] = ~block.dtype.type(0)
+        return
+    first = address + start
+    for i in range(len(block)):
+        block[i] = first + i
+
+
+@kernel
+def note(pages: Pages, line: int, base: int, lpn: int, n: int) -> None:
+    """Append ``n`` consecutive LPNs to the notes of ``line``, whose words start at ``base``."""
+    at = base + pages.noted[line]
+    if n == 1:
+        pages.p2l[at] = lpn
+        pages.noted[line] += 1
+    else:
+        pages.p2l[at] = pages.const[FLAG] | pages.p2l.dtype.type(lpn)
+        pages.p2l[at + 1] = n
+        pages.noted[line] += 2
+
+
+@kernel
+def read_notes(pages: Pages, line: int, base: int) -> int:
+    """Expand the notes of ``line`` into ``lpns``, one a page; returns how many pages."""
+    flag = pages.const[FLAG]
+    lpns = pages.lpns
+    at, end = base, base + pages.noted[line]
+    place: Any = 0
+    while at < end:
+        word = pages.p2l[at]
+        if word & flag:
+            first, n = np.int64(word ^ flag), np.int64(pages.p2l[at + 1])
+            for i in range(n):
+                lpns[place + i] = first + i
+            place += n
+            at += 2
+        else:
+            lpns[place] = word
+            place += 1
+            at += 1
+    return place
