@@ -1,0 +1,1 @@
+"""KV stores as block I/O: what they write where, driven by request traces."""

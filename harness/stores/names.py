@@ -1,0 +1,26 @@
+"""Finding the YAML files of ``workloads/`` by name, with the nearest names on a miss."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from harness.core.assets import asset_dir, find_yaml
+from harness.core.errors import UsageError
+
+
+def workload_names(kind: str) -> list[str]:
+    """Names that exist in ``workloads/<kind>``, sorted."""
+    return sorted(path.stem for path in (asset_dir("workloads") / kind).glob("*.yaml"))
+
+
+def workload_yaml(kind: str, name: str) -> Path:
+    """The YAML file of ``name`` in ``workloads/<kind>``, or the file itself if it is a path."""
+    if name.endswith((".yaml", ".yml")) or name in workload_names(kind):
+        return find_yaml(f"workloads/{kind}", name)
+    near = difflib.get_close_matches(name.lower(), workload_names(kind), n=3, cutoff=0.4)
+    hint = f"did you mean {', '.join(near)}?" if near else ""
+    raise UsageError(
+        f"unknown name {name!r} in workloads/{kind}{'; ' + hint if hint else ''}",
+        fix=f"known: {', '.join(workload_names(kind))}",
+    )

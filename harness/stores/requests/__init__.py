@@ -1,0 +1,1 @@
+"""Request traces: which prefix each request brings, when, from which session."""

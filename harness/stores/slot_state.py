@@ -1,0 +1,129 @@
+"""State and parameters of a slot store, in the form that compiled code takes."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.stores.index import index_arrays, recency_arrays
+
+PENDING = -2
+"""Index value of a chunk that a store worker holds but has not yet given a slot."""
+
+QUEUE_CHUNKS = 8192
+"""Chunks a store worker may hold; then the next request waits for it."""
+
+
+class SlotParams(NamedTuple):
+    """What does not change: sizes in bytes, times in seconds."""
+
+    slots: int
+    slot_bytes: int
+    data_start: int
+    header_bytes: int
+    payload_bytes: int
+    state_pieces: int
+    state_piece_bytes: int
+    state_tail_bytes: int
+    store_workers: int
+    load_workers: int
+    batch: int
+    watermark: float
+    eviction_ratio: float
+    tick_s: float
+    chunk_write_s: float
+    checkpoint_half: int
+    checkpoint_interval_s: float
+    checkpoint_quiet_s: float
+    entry_bytes: int
+
+
+class N(IntEnum):
+    """Places in ``SlotState.ints``."""
+
+    OPS = 0
+    BUMP = 1
+    FREE = 2
+    USED = 3
+    CHECKPOINTS = 4
+    DIRTY = 5
+    CHECKPOINTS_SKIPPED = 6
+    EVICTED = 7
+    FAILED_PUTS = 8
+    CHUNKS_WANTED = 9
+    CHUNKS_HIT = 10
+    HIT_IN_MEMORY = 11
+    CHUNKS_WRITTEN = 12
+    STATES_WRITTEN = 13
+    STATES_READ = 14
+    EVICTIONS = 15
+    REQUESTS = 16
+    CUT_BY_STATE = 17
+    COUNT = 18
+
+
+class T(IntEnum):
+    """Places in ``SlotState.times``; the workers' own times follow."""
+
+    NEXT_TICK = 0
+    LAST_IO = 1
+    LAST_CHECKPOINT = 2
+    NOW = 3
+    WORKERS = 4
+
+
+class SlotState(NamedTuple):
+    """What changes. Queues are rings of ``QUEUE_CHUNKS`` a worker: head, count held, and how many
+    chunks of the request in hand the worker has stored."""
+
+    keys: NDArray[np.uint64]
+    values: NDArray[np.int32]
+    slot_key: NDArray[np.uint64]
+    nxt: NDArray[np.int32]
+    prv: NDArray[np.int32]
+    free: NDArray[np.int32]
+    writes: NDArray[np.uint32]
+    queue_key: NDArray[np.uint64]
+    queue_session: NDArray[np.uint32]
+    queue_turn: NDArray[np.uint32]
+    queue_length: NDArray[np.uint32]
+    queue_class: NDArray[np.uint8]
+    queue_ready: NDArray[np.float64]
+    queue_head: NDArray[np.int64]
+    queue_held: NDArray[np.int64]
+    queue_run: NDArray[np.int64]
+    ints: NDArray[np.int64]
+    times: NDArray[np.float64]
+
+
+def new_state(params: SlotParams) -> SlotState:
+    """An empty store."""
+    workers, slots = params.store_workers, params.slots
+    keys, values = index_arrays(slots + workers * QUEUE_CHUNKS)
+    nxt, prv = recency_arrays(slots)
+    ring = (workers, QUEUE_CHUNKS)
+    times = np.zeros(T.WORKERS + workers, np.float64)
+    times[T.NEXT_TICK] = params.tick_s
+    return SlotState(
+        keys=keys,
+        values=values,
+        slot_key=np.zeros(slots, np.uint64),
+        nxt=nxt,
+        prv=prv,
+        free=np.zeros(slots, np.int32),
+        writes=np.zeros(slots, np.uint32),
+        queue_key=np.zeros(ring, np.uint64),
+        queue_session=np.zeros(ring, np.uint32),
+        queue_turn=np.zeros(ring, np.uint32),
+        queue_length=np.zeros(ring, np.uint32),
+        queue_class=np.zeros(ring, np.uint8),
+        queue_ready=np.zeros(ring, np.float64),
+        queue_head=np.zeros(workers, np.int64),
+        queue_held=np.zeros(workers, np.int64),
+        queue_run=np.zeros(workers, np.int64),
+        ints=np.zeros(N.COUNT, np.int64),
+        times=times,
+    )
