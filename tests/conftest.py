@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from harness.device.guest import Guest
 
 _TOP = Path(__file__).resolve().parents[1]
 
@@ -33,3 +38,18 @@ def shared_dir() -> Path:
 def traces_dir(shared_dir: Path) -> Path:
     """Folder of the third-party request and block traces."""
     return shared_dir / "traces"
+
+
+@pytest.fixture(scope="session")
+def guest() -> Iterator[Guest]:
+    """One stock-QEMU guest for the whole session: /dev/nvme0n1 (512 MiB) and a spare to unplug."""
+    from harness.core.errors import MachineError
+    from harness.device.guest import Guest, NvmeDrive
+
+    shared = Guest([NvmeDrive(512 << 20), NvmeDrive(64 << 20)])
+    try:
+        shared.start()
+    except MachineError as error:
+        pytest.skip(f"no guest here: {error}")
+    yield shared
+    shared.stop()
