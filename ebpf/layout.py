@@ -1,0 +1,111 @@
+"""Turn the running kernel's BTF and the wanted filters into macros for the probe."""
+
+from __future__ import annotations
+
+from btf import Btf, BtfError
+
+_CLASSES = {"R": 0, "W": 1, "D": 2, "F": 3, "Z": 4, "N": 5}
+_OPERATIONS = ("READ", "WRITE", "FLUSH", "DISCARD", "SECURE_ERASE", "WRITE_ZEROES", "DRV_IN",
+               "DRV_OUT")  # fmt: skip
+_FLAGS = {"SYNC": "sync", "META": "meta", "FUA": "fua", "PREFLUSH": "preflush",
+          "RAHEAD": "readahead", "BACKGROUND": "background"}  # fmt: skip
+
+
+def kernel_macros(btf: Btf) -> dict[str, int]:
+    """Offsets, operation numbers and tracepoint arguments; BtfError if something is unknown."""
+    macros = _request_macros(btf)
+    macros.update(
+        GENDISK_MAJOR=btf.offset("gendisk", "major"),
+        GENDISK_NAME=btf.offset("gendisk", "disk_name"),
+        BIO_BDEV=btf.offset("bio", "bi_bdev"),
+        BIO_OPF=btf.offset("bio", "bi_opf"),
+        BIO_SECTOR=btf.offset("bio", "bi_iter.bi_sector"),
+        BIO_SIZE=btf.offset("bio", "bi_iter.bi_size"),
+        BIO_STATUS=btf.offset("bio", "bi_status"),
+        BDEV_DISK=btf.offset("block_device", "bd_disk"),
+        TASK_TGID=btf.offset("task_struct", "tgid"),
+        TASK_PID=btf.offset("task_struct", "pid"),
+    )
+    if btf.offset("gendisk", "first_minor") != macros["GENDISK_MAJOR"] + 4:
+        raise BtfError("struct gendisk: first_minor does not follow major")
+    operations = operation_numbers(btf)
+    macros.update({f"OP_{name}": operations[name] for name in _OPERATIONS})
+    macros.update(_argument_macros(btf))
+    return macros
+
+
+def _request_macros(btf: Btf) -> dict[str, int]:
+    fields = {
+        "REQUEST_CMD_FLAGS": (btf.offset("request", "cmd_flags"), 4),
+        "REQUEST_DATA_LEN": (btf.offset("request", "__data_len"), 4),
+        "REQUEST_SECTOR": (btf.offset("request", "__sector"), 8),
+        "REQUEST_BIO": (btf.offset("request", "bio"), 8),
+    }
+    macros = {}
+    if btf.has("request", "rq_disk"):  # before Linux 5.17
+        fields["REQUEST_DISK"] = (btf.offset("request", "rq_disk"), 8)
+    else:
+        fields["REQUEST_Q"] = (btf.offset("request", "q"), 8)
+        macros["QUEUE_DISK"] = btf.offset("request_queue", "disk")
+    base = min(at for at, _ in fields.values()) & ~7
+    end = max(at + size for at, size in fields.values())
+    if end - base > 256:  # the BPF stack holds 512 bytes in all
+        raise BtfError("struct request: the fields lie too far apart")
+    macros.update({name: at - base for name, (at, _) in fields.items()})
+    macros.update(REQUEST_BASE=base, REQUEST_WORDS=(end - base + 7) // 8)
+    return macros
+
+
+def _argument_macros(btf: Btf) -> dict[str, int]:
+    def index(tracepoint: str, type_name: str) -> int:
+        arguments = btf.tracepoint_args(tracepoint)
+        if type_name not in arguments:
+            raise BtfError(f"{tracepoint} has no argument of type {type_name}")
+        return arguments.index(type_name)
+
+    request = index("block_rq_complete", "request*")
+    return {
+        "ISSUE_REQUEST": index("block_rq_issue", "request*"),
+        "REQUEUE_REQUEST": index("block_rq_requeue", "request*"),
+        "MERGE_REQUEST": index("block_rq_merge", "request*"),
+        "COMPLETE_REQUEST": request,
+        "COMPLETE_STATUS": request + 1,
+        "COMPLETE_BYTES": request + 2,
+        "BIO_MERGE_BIO": index("block_bio_backmerge", "bio*"),
+        "SPLIT_BIO": index("block_split", "bio*"),
+        "BIO_QUEUE_BIO": index("block_bio_queue", "bio*"),
+        "BIO_COMPLETE_BIO": index("block_bio_complete", "bio*"),
+    }
+
+
+def operation_numbers(btf: Btf) -> dict[str, int]:
+    """{"READ": 0, ...} of this kernel (``enum req_op``, before Linux 6.0 ``req_opf``)."""
+    try:
+        values = btf.enum("req_op")
+    except BtfError:
+        values = btf.enum("req_opf")
+    return {name.removeprefix("REQ_OP_"): value for name, value in values.items()}
+
+
+def meaning(btf: Btf) -> dict[str, object]:
+    """What the reader needs to decode ``cmd_flags`` and statuses of this kernel."""
+    bits = btf.enum("req_flag_bits")
+    names = {
+        name.removeprefix("REQ_OP_"): letter
+        for name, letter in {
+            "READ": "R", "WRITE": "W", "DISCARD": "D", "SECURE_ERASE": "D", "FLUSH": "F",
+            "WRITE_ZEROES": "Z",
+        }.items()
+    }  # fmt: skip
+    operations = operation_numbers(btf)
+    return {
+        "ops": {str(operations[name]): letter for name, letter in names.items()},
+        "flags": {name: bits[f"__REQ_{kernel}"] for kernel, name in _FLAGS.items()},
+        "status": "blk" if btf.tracepoint_args("block_rq_complete")[-2] == "blk_status_t"
+        else "errno",
+    }  # fmt: skip
+
+
+def class_mask(letters: str) -> int:
+    """Bit mask of operation classes for letters of "RWDFZN"; all of them for an empty string."""
+    return sum(1 << _CLASSES[letter] for letter in set(letters or "RWDFZN"))

@@ -1,0 +1,196 @@
+"""Forward the probe's ring buffer in bulk until told to stop. Standard library only.
+
+Started by loader.py through exec, so that the compiler's memory is gone while this runs. The ring
+is mapped: the consumer position read-write, the producer position and the data (mapped twice in a
+row by the kernel, so that no record wraps) read-only. A record is ready when the busy bit of its
+header is clear; x86-64 keeps loads in order, which the loader has checked.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import select
+import signal
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import bpfsys  # noqa: E402
+import frames  # noqa: E402
+import sysblock  # noqa: E402
+
+_CHUNK_BYTES = 1 << 20
+_IDLE_S = 0.01
+# Rest before the kernel's counters are read: what is done by then is surely counted.
+_SETTLE_S = 0.005
+# In-flight requests are waited for this long once issues are no longer recorded.
+_DRAIN_S = 0.25
+_PROBE_COUNTERS = ("lost_issues", "lost_completions", "lost_other")
+_DEVICE_COUNTERS = (
+    "requeues", "request_merges", "bio_merges", "splits",
+    *(f"rejected_{letter}_{what}" for letter in "RWDFZN" for what in ("requests", "sectors")),
+)  # fmt: skip
+_MISSED = {
+    "block_rq_issue": "issues", "block_bio_queue": "bio_issues",
+    "block_rq_complete": "completions", "block_bio_complete": "bio_completions",
+}  # fmt: skip
+
+
+class Ring:
+    """A BPF ring buffer of fixed 64-byte slots, mapped into this process."""
+
+    def __init__(self, fd: int, size: int) -> None:
+        page = mmap.PAGESIZE
+        self._mask = size - 1
+        consumer = mmap.mmap(fd, page, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        producer = mmap.mmap(fd, page + 2 * size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page)
+        self._consumer = memoryview(consumer).cast("Q")
+        self._producer = memoryview(producer)[:8].cast("Q")
+        self._data = memoryview(producer)[page:]
+        self.position = self._consumer[0]
+
+    def ready(self) -> memoryview:
+        """The finished records at the front, at most a chunk, as a view into the ring."""
+        start = self.position & self._mask
+        waiting = min(self._producer[0] - self.position, _CHUNK_BYTES)
+        slots = self._data[start : start + waiting]
+        # Byte 3 of each slot is the top of its header's length word: busy and discarded bits.
+        states = slots[3 :: frames.RECORD_BYTES].tobytes()
+        finished = len(states) - len(states.lstrip(b"\0"))
+        return slots[: finished * frames.RECORD_BYTES]
+
+    def release(self, size: int) -> None:
+        """Give the first ``size`` bytes back to the probe."""
+        self.position += size
+        self._consumer[0] = self.position
+
+    @property
+    def recorded(self) -> int:
+        """Records that the probe has put in so far."""
+        return int(self._producer[0]) // frames.RECORD_BYTES
+
+
+class Pump:
+    """The life of a recording after the probe is attached."""
+
+    def __init__(self, state: dict) -> None:
+        self._state = state
+        self._ring = Ring(state["ring_fd"], state["ring_bytes"])
+        self._sender = frames.Sender(sys.stdout.fileno(), compress=state["compress"])
+        self._stopping = False
+        usage = os.times()  # exec keeps what the compiler used
+        self._cpu_before_s = usage.user + usage.system
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._stopping = True
+
+    def run(self) -> None:
+        """Forward until told to stop; BrokenPipeError when the reader has gone."""
+        self._sender.message(frames.HELLO, self._hello())
+        while not self._stopping:
+            if not self._forward():
+                self._wait()
+        self._sender.message(frames.STOP, {"devices": self._snapshots()})
+        for tracepoint in ("block_rq_issue", "block_bio_queue"):
+            if tracepoint in self._state["links"]:
+                os.close(self._state["links"].pop(tracepoint))
+        deadline = time.monotonic() + _DRAIN_S
+        while time.monotonic() < deadline and self._in_flight():
+            if not self._forward():
+                time.sleep(0.001)
+        for fd in self._state["links"].values():
+            os.close(fd)
+        while self._forward():
+            pass
+        self._sender.message(frames.END, self._end())
+
+    def _forward(self) -> bool:
+        """Send what is ready; False if that was little enough to rest."""
+        slots = self._ring.ready()
+        if not slots:
+            return False
+        self._sender.data(slots)
+        self._ring.release(len(slots))
+        return len(slots) == _CHUNK_BYTES
+
+    def _wait(self) -> None:
+        if select.select([sys.stdin], [], [], _IDLE_S)[0]:
+            line = os.read(sys.stdin.fileno(), 64)
+            self._stopping = not line or line.startswith(b"stop")
+
+    def _in_flight(self) -> bool:
+        devices = self._state["devices"]
+        return any(sum(sysblock.snapshot(device["name"])["inflight"]) for device in devices)
+
+    def _snapshots(self) -> list[dict]:
+        """The kernel's counters of each device, and our own just before and after those."""
+        time.sleep(_SETTLE_S)
+        snapshots = []
+        for index, device in enumerate(self._state["devices"]):
+            before = self._device_counters(index)
+            snapshot = sysblock.snapshot(device["name"])
+            snapshot["counters"] = {"before": before, "after": self._device_counters(index)}
+            snapshots.append(snapshot)
+        return snapshots
+
+    def _device_counters(self, index: int) -> dict[str, int]:
+        first = len(_PROBE_COUNTERS) + index * len(_DEVICE_COUNTERS)
+        fd = self._state["counters_fd"]
+        return {
+            name: sum(bpfsys.percpu_values(fd, first + slot))
+            for slot, name in enumerate(_DEVICE_COUNTERS)
+        }
+
+    def _hello(self) -> dict:
+        uname = os.uname()
+        real, mono = time.time_ns(), time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        return {
+            "kernel": uname.release,
+            "host": uname.nodename,
+            "clock": {"realtime_ns": real, "monotonic_ns": mono},
+            "mode": self._state["mode"],
+            "meaning": self._state["meaning"],
+            "devices": [
+                {**device, "facts": sysblock.facts(device["name"]), **snapshot}
+                for device, snapshot in zip(self._state["devices"], self._snapshots(), strict=True)
+            ],
+        }
+
+    def _end(self) -> dict:
+        fd = self._state["counters_fd"]
+        per_cpu = {
+            name: bpfsys.percpu_values(fd, slot) for slot, name in enumerate(_PROBE_COUNTERS)
+        }
+        missed = {
+            name: bpfsys.recursion_misses(self._state["programs"][tracepoint])
+            for tracepoint, name in _MISSED.items()
+            if tracepoint in self._state["programs"]
+        }
+        usage = os.times()
+        return {
+            "recorded": self._ring.recorded,
+            "forwarded": self._ring.position // frames.RECORD_BYTES,
+            "ring_full_per_cpu": per_cpu,
+            "missed": missed,
+            "devices": [self._device_counters(i) for i in range(len(self._state["devices"]))],
+            "cpu_s": usage.user + usage.system - self._cpu_before_s,
+        }
+
+
+def main() -> int:
+    """Run the pump on the state in the first argument."""
+    try:
+        Pump(json.loads(sys.argv[1])).run()
+    except BrokenPipeError:
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

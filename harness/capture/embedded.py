@@ -1,0 +1,36 @@
+"""What is traced when nobody names a device: a modelled KV store on a loop device of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.core.progress import Progress, quiet
+from harness.device.guard import open_guarded
+from harness.device.loop import LoopDevice
+from harness.stores.emit import EmitResult, emit
+from harness.stores.registry import make_store
+from harness.stores.requests.load import open_requests
+
+STORE, MODEL, REQUESTS = "lmcache-raw-block", "llama-3.1-8b", "chat"
+DEVICE_BYTES = 1 << 30
+DEFAULT_SECONDS = 10.0
+
+
+@contextmanager
+def loop_device(directory: Path) -> Iterator[LoopDevice]:
+    """A loop device for the store, whose data lies (nameless) in ``directory``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with LoopDevice(DEVICE_BYTES, directory) as device:
+        yield device
+
+
+def run_store(
+    device: LoopDevice, seconds: float, seed: int, progress: Progress = quiet
+) -> EmitResult:
+    """Serve synthetic chat traffic from the modelled LMCache store for ``seconds``."""
+    store = make_store(STORE, device.size_bytes, MODEL)
+    requests = open_requests(REQUESTS, seed=seed)
+    with open_guarded(device.path, own=True) as target:
+        return emit(store, requests, target, seed=seed, seconds=seconds, progress=progress)

@@ -1,0 +1,137 @@
+"""One capture from start to verdict: what to trace, while what, into which file or folder."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.capture.command import run_command, wait_for
+from harness.capture.options import TraceOptions
+from harness.capture.session import Capture, CaptureResult
+from harness.core.errors import Interrupted, UsageError
+from harness.core.files import write_json
+from harness.core.progress import Progress, quiet
+from harness.core.runs import RunFolder
+
+
+@dataclass(frozen=True)
+class CaptureJob:
+    """What to trace while what. With no devices the embedded store runs on a loop device.
+
+    ``command`` ends the capture when it ends, else ``seconds`` do, else the end of the options'
+    processes, else Ctrl-C. ``seed`` is that of the embedded store's traffic. With
+    ``keep_stdout_free`` the command's standard output goes to ours of errors.
+    """
+
+    options: TraceOptions | None
+    command: tuple[str, ...] = ()
+    seconds: float | None = None
+    seed: int = 1
+    keep_stdout_free: bool = False
+
+    @property
+    def name(self) -> str:
+        """A word for the run folder."""
+        if self.options is None:
+            return "store"
+        return (self.command or self.options.devices)[0].rpartition("/")[2]
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether Ctrl-C is the way to end it, not a way to interrupt it."""
+        return self.options is not None and not self.command and self.seconds is None
+
+
+@dataclass(frozen=True)
+class Traced:
+    """``stopped`` is the Ctrl-C or SIGTERM that ended the work early; the trace is whole up to it.
+
+    ``status`` is the exit status of the traced command, None if it has none. ``details`` is what
+    ``harness capture --json`` prints.
+    """
+
+    result: CaptureResult
+    status: int | None
+    stopped: BaseException | None
+    details: dict[str, Any]
+
+
+def capture_to(job: CaptureJob, out: Path, progress: Progress = quiet) -> Traced:
+    """Trace into the file ``out``; UsageError if it exists."""
+    if out.exists():
+        raise UsageError(f"{out} exists already", fix="remove it, or name another file")
+    if job.options is None:
+        return _trace_embedded(job, out, progress)
+    capture = Capture(job.options, out, command=shlex.join(job.command))
+    return _trace(capture, lambda: _work(job, capture, progress), job.open_ended)
+
+
+def capture_in_folder(job: CaptureJob, results: Path, progress: Progress = quiet) -> Traced:
+    """Trace into a new run folder; it stays ``.partial`` where the work was stopped early.
+
+    The folder holds ``trace.parquet`` and ``capture.json``; the latter's content is also in
+    ``run.json``.
+    """
+    traced: Traced | None = None
+    try:
+        with RunFolder(results, "capture", job.name, asdict(job)) as run:
+            traced = capture_to(job, run.path / "trace.parquet", progress)
+            place = run.path if traced.stopped else run.final
+            details = {**traced.details, "trace": str(place / "trace.parquet")}
+            traced = replace(traced, details=details)
+            write_json(run.path / "capture.json", details)
+            run.add(capture=details)
+            run.exit_code = int(bool(traced.status) or traced.result.verdict == "LOSSY")
+            if traced.stopped is not None:
+                raise traced.stopped  # so that the folder says that it was
+    except (KeyboardInterrupt, Interrupted):
+        if traced is None:
+            raise
+    return traced
+
+
+def _work(job: CaptureJob, capture: Capture, progress: Progress) -> int | None:
+    if job.command:
+        return run_command(job.command, quiet_stdout=job.keep_stdout_free)
+    assert job.options is not None
+
+    def report(waited_s: float) -> None:
+        progress(waited_s, job.seconds, f"{waited_s:.0f} s")
+
+    wait_for(job.seconds, job.options.pids, capture.alive, report)
+    return None
+
+
+def _trace_embedded(job: CaptureJob, out: Path, progress: Progress) -> Traced:
+    from harness.capture import embedded
+
+    seconds = embedded.DEFAULT_SECONDS if job.seconds is None else job.seconds
+    with embedded.loop_device(out.parent) as loop:
+        options = TraceOptions((loop.path,))
+        capture = Capture(options, out, command=f"embedded store {embedded.STORE}")
+
+        def work() -> None:
+            embedded.run_store(loop, seconds, job.seed, progress)
+
+        return _trace(capture, work, open_ended=False)
+
+
+def _trace(capture: Capture, work: Callable[[], int | None], open_ended: bool) -> Traced:
+    """Run ``work`` inside ``capture``; an interruption is kept, other exceptions pass."""
+    status: int | None = None
+    stopped: BaseException | None = None
+    try:
+        with capture:
+            status = work()
+    except (KeyboardInterrupt, Interrupted) as interruption:
+        stopped = interruption
+    if capture.result is None:
+        assert stopped is not None
+        raise stopped
+    if open_ended:
+        stopped = None
+    details = {**capture.result.to_dict(), "command_status": status}
+    return Traced(capture.result, status, stopped, details)

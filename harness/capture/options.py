@@ -1,0 +1,64 @@
+"""What to trace: the one set of options that the command line, the session and the loader share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.core.errors import UsageError
+from harness.core.ops import OP_LETTERS
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """Which devices and which of their requests to trace.
+
+    Parameters
+    ----------
+    devices
+        Paths of block devices; a partition means the requests inside it.
+    operations
+        Letters of "RWDFZN"; empty for all.
+    pids
+        Processes, with the children they have and will have.
+    cgroup
+        Path of a cgroup v2 folder, with those below it.
+    ring_mib
+        Size of the ring buffer; what does not fit while the reader is slow is lost and counted.
+    """
+
+    devices: tuple[str, ...]
+    operations: str = ""
+    pids: tuple[int, ...] = ()
+    cgroup: str | None = None
+    ring_mib: float = 32.0
+
+    def __post_init__(self) -> None:
+        if not self.devices:
+            raise UsageError("no device to trace")
+        if len(set(self.devices)) != len(self.devices):
+            raise UsageError("a device is named twice")
+        unknown = set(self.operations) - set(OP_LETTERS)
+        if unknown:
+            raise UsageError(
+                f"unknown operations {''.join(sorted(unknown))!r}; known: {OP_LETTERS}"
+            )
+        if not 0.004 <= self.ring_mib <= 128:
+            raise UsageError("the ring must be between 0.004 and 128 MiB")
+
+    @property
+    def filtered(self) -> bool:
+        """Whether some requests of the devices are left out on purpose."""
+        return bool(self.operations or self.pids or self.cgroup)
+
+    def loader_words(self) -> list[str]:
+        """The loader's command line for these options."""
+        words = ["--ring-mib", str(self.ring_mib)]
+        for device in self.devices:
+            words += ["--device", device]
+        for pid in self.pids:
+            words += ["--pid", str(pid)]
+        if self.operations:
+            words += ["--ops", self.operations]
+        if self.cgroup:
+            words += ["--cgroup", self.cgroup]
+        return words

@@ -1,0 +1,293 @@
+"""Pair issues with completions, batch by batch, and give back rows in issue order.
+
+A request's address is free for the next request only after its completion, and the ring keeps
+the order of causes; so among the events of one key each completion belongs to the issue right
+before it. Sorting the events of a batch by key brings the two together; what is still open
+joins the next batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.capture.records import KIND_SHIFT, SECTOR_MASK, Kind
+
+# Addresses are multiples of 8 and kernel addresses differ in their low 48 bits only (see
+# _sort_key), so key and position of an event share one 64-bit word.
+_POSITION_BITS = 19
+_POSITION_MASK = np.uint64((1 << _POSITION_BITS) - 1)
+MAX_BATCH = 1 << (_POSITION_BITS - 1)
+
+# Rows leave in the order of their time stamps. Two CPUs stamp and record at slightly different
+# moments; rows younger than this wait for stragglers.
+_STRAGGLER_NS = 50_000_000
+MAX_WAITING = 1 << 20
+
+_ISSUED, _ENDED, _REQUEUED = 0, 1, 2
+_OPEN, _CLOSED, _DROPPED = 0, 1, 2
+
+_COLUMNS: dict[str, type[np.generic]] = {
+    "ts_ns": np.int64,
+    "sector": np.uint64,
+    "bytes": np.uint32,
+    "cmd_flags": np.uint32,
+    "dev": np.uint32,
+    "pid": np.uint32,
+    "comm": np.int32,
+    "latency_ns": np.int64,
+    "status": np.uint32,
+    "queue_depth": np.uint32,
+    "state": np.uint8,
+}
+
+
+@dataclass
+class PairingCounts:
+    """What pairing saw; requests, except where said otherwise."""
+
+    issues: int = 0
+    completions: int = 0
+    unpaired_completions: int = 0
+    """Completions with data whose issue was not seen: in flight at the start, or lost."""
+    empty_completions: int = 0
+    """Completions without data and issue: carriers of a flush that the kernel never issues."""
+    reissued: int = 0
+    """Issues followed by another issue of the same key: their completion was not seen."""
+    requeued: int = 0
+    overtaken: int = 0
+    """Rows given up unfinished because too many others waited behind them."""
+    moved: int = 0
+    """Time stamps moved forward because an older row had already left."""
+
+
+Rows = dict[str, npt.NDArray[Any]]
+
+
+def _empty() -> Rows:
+    return {name: np.empty(0, kind) for name, kind in _COLUMNS.items()}
+
+
+class Pairer:
+    """Pairs one kind of events: requests, or bios."""
+
+    def __init__(self, issue: Kind, complete: Kind, comm_codes: CommTable) -> None:
+        self._issue = issue
+        self._complete = complete
+        self._comm = comm_codes
+        self._rows = _empty()
+        self._open_keys = np.empty(0, np.uint64)
+        self._open_rows = np.empty(0, np.int64)
+        self._newest_ns = 0
+        self._left_ns = 0
+        self.counts = PairingCounts()
+        self.presumed: list[Rows] = []
+        """Rows whose completion must have happened though it was not recorded."""
+
+    def add(self, slots: npt.NDArray[np.void]) -> None:
+        """Take events in stream order; at most MAX_BATCH at once, as SLOT_DTYPE."""
+        kinds = (slots["kind_sector"] >> KIND_SHIFT).astype(np.uint8)
+        wanted = (kinds == self._issue) | (kinds == self._complete)
+        if self._issue == Kind.ISSUE:
+            wanted |= kinds == Kind.REQUEUE
+        if not wanted.all():
+            slots, kinds = slots[wanted], kinds[wanted]
+        if len(slots) == 0:
+            return
+        types = np.where(kinds == self._issue, _ISSUED, _ENDED).astype(np.uint8)
+        types[kinds == Kind.REQUEUE] = _REQUEUED
+        self._append_issues(slots[types == _ISSUED])
+        self._pair(slots, types)
+        self._newest_ns = max(self._newest_ns, int(slots["ts_ns"].max()))
+
+    def _append_issues(self, issues: npt.NDArray[np.void]) -> None:
+        count = len(issues)
+        new: Rows = {
+            "ts_ns": issues["ts_ns"],
+            "sector": issues["kind_sector"] & SECTOR_MASK,
+            "bytes": issues["bytes"],
+            "cmd_flags": issues["cmd_flags"],
+            "dev": issues["dev"],
+            "pid": issues["pid"],
+            "comm": self._comm.codes(issues["comm"]),
+            "latency_ns": np.full(count, -1, np.int64),
+            "status": np.zeros(count, np.uint32),
+            "queue_depth": np.zeros(count, np.uint32),
+            "state": np.full(count, _OPEN, np.uint8),
+        }
+        self._rows = {name: np.concatenate([self._rows[name], new[name]]) for name in _COLUMNS}
+        self.counts.issues += count
+
+    def _pair(self, slots: npt.NDArray[np.void], types: npt.NDArray[np.uint8]) -> None:
+        carried = len(self._open_keys)
+        keys = np.concatenate([self._open_keys, slots["key"]])
+        types = np.concatenate([np.full(carried, _ISSUED, np.uint8), types])
+        row_of = np.full(len(keys), -1, np.int64)
+        row_of[:carried] = self._open_rows
+        fresh = np.flatnonzero(types[carried:] == _ISSUED) + carried
+        row_of[fresh] = np.arange(len(self._rows["ts_ns"]) - len(fresh), len(self._rows["ts_ns"]))
+
+        order, same_as_next = _by_key(keys)
+        kind = types[order]
+        next_kind = np.append(kind[1:], 255)
+        next_kind[~same_as_next] = 255
+        after_issue = np.append(False, same_as_next[:-1] & (kind[:-1] == _ISSUED))
+        issued = kind == _ISSUED
+
+        paired = np.flatnonzero(issued & (next_kind == _ENDED))
+        self._close(row_of[order[paired]], slots, order[paired + 1] - carried)
+        requeued = order[issued & (next_kind == _REQUEUED)]
+        self._rows["state"][row_of[requeued]] = _DROPPED
+        reissued = order[issued & (next_kind == _ISSUED)]
+        self._presume(row_of[reissued])
+        stray = order[(kind == _ENDED) & ~after_issue] - carried
+        still_open = np.sort(order[issued & (next_kind == 255)])
+
+        left = np.zeros(len(keys), np.int64)
+        left[order[1:][after_issue[1:]]] = 1
+        self._set_depths(slots, types, carried, left)
+        self._open_keys, self._open_rows = keys[still_open], row_of[still_open]
+
+        with_data = int(np.count_nonzero(slots["bytes"][stray])) if len(stray) else 0
+        self.counts.unpaired_completions += with_data
+        self.counts.empty_completions += len(stray) - with_data
+        self.counts.completions += int(np.count_nonzero(types[carried:] == _ENDED))
+        self.counts.requeued += len(requeued)
+        self.counts.reissued += len(reissued)
+
+    def _close(
+        self, rows: npt.NDArray[np.int64], slots: npt.NDArray[np.void], ends: npt.NDArray[np.int64]
+    ) -> None:
+        finished = slots[ends]
+        self._rows["latency_ns"][rows] = finished["ts_ns"] - self._rows["ts_ns"][rows]
+        self._rows["status"][rows] = finished["pid"]
+        self._rows["state"][rows] = _CLOSED
+
+    def _presume(self, rows: npt.NDArray[np.int64]) -> None:
+        if len(rows):
+            self.presumed.append({name: self._rows[name][rows] for name in _COLUMNS})
+            self._rows["state"][rows] = _CLOSED
+
+    def _set_depths(
+        self,
+        slots: npt.NDArray[np.void],
+        types: npt.NDArray[np.uint8],
+        carried: int,
+        left: npt.NDArray[np.int64],
+    ) -> None:
+        """Requests in flight at each new issue, itself included, device by device.
+
+        ``left`` marks the events (in stream order, carried ones first) that end the request
+        issued before them under the same key.
+        """
+        fresh = types[carried:] == _ISSUED
+        count = int(np.count_nonzero(fresh))
+        if not count:
+            return
+        change = fresh.astype(np.int64) - left[carried:]
+        devices = slots["dev"]
+        depth = np.zeros(len(slots), np.int64)
+        open_devices = self._rows["dev"][self._open_rows]
+        for device in np.unique(devices):
+            mine = devices == device
+            depth[mine] = np.cumsum(change[mine]) + np.count_nonzero(open_devices == device)
+        self._rows["queue_depth"][-count:] = depth[fresh]
+
+    def take(self, *, everything: bool = False) -> Rows | None:
+        """Rows that are complete, sorted by time; None if there are none worth taking.
+
+        With ``everything`` also those without a completion (latency -1).
+        """
+        rows = self._rows
+        if not len(rows["ts_ns"]):
+            return None
+        if everything:
+            ready = np.ones(len(rows["ts_ns"]), bool)
+        else:
+            if len(rows["ts_ns"]) > MAX_WAITING:
+                self._give_up_oldest()
+            limit = self._newest_ns - _STRAGGLER_NS
+            if len(self._open_rows):
+                limit = min(limit, int(rows["ts_ns"][self._open_rows].min()) - 1)
+            ready = rows["ts_ns"] <= limit
+        if not ready.any():
+            return None
+        taken = {name: column[ready] for name, column in rows.items()}
+        self._rows = {name: column[~ready] for name, column in rows.items()}
+        self._open_rows = (
+            (np.cumsum(~ready) - 1)[self._open_rows] if not everything else (np.empty(0, np.int64))
+        )
+        return self._ordered(taken)
+
+    def _give_up_oldest(self) -> None:
+        """Let rows pass that wait for one old request; it leaves without its latency."""
+        ages = self._rows["ts_ns"][self._open_rows]
+        median = np.partition(self._rows["ts_ns"], MAX_WAITING // 2)[MAX_WAITING // 2]
+        old = ages <= median
+        self._rows["state"][self._open_rows[old]] = _CLOSED
+        self.counts.overtaken += int(np.count_nonzero(old))
+        self._open_keys, self._open_rows = self._open_keys[~old], self._open_rows[~old]
+
+    def _ordered(self, rows: Rows) -> Rows | None:
+        kept = rows["state"] != _DROPPED
+        if not kept.all():
+            rows = {name: column[kept] for name, column in rows.items()}
+        ts_ns = rows["ts_ns"]
+        if len(ts_ns) == 0:
+            return None
+        if (ts_ns[1:] < ts_ns[:-1]).any():
+            order = np.argsort(ts_ns, kind="stable")
+            rows = {name: column[order] for name, column in rows.items()}
+        early = rows["ts_ns"] < self._left_ns
+        if early.any():
+            self.counts.moved += int(np.count_nonzero(early))
+            rows["ts_ns"] = np.maximum(rows["ts_ns"], self._left_ns)
+        self._left_ns = int(rows["ts_ns"][-1])
+        return rows
+
+    def open_rows(self) -> Rows:
+        """Rows that still wait for their completion."""
+        return {name: column[self._open_rows] for name, column in self._rows.items()}
+
+
+def _by_key(
+    keys: npt.NDArray[np.uint64],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Positions in order of (key, position), and whether the next one has the same key."""
+    positions = np.arange(len(keys), dtype=np.uint64)
+    words = np.sort((keys >> np.uint64(3)) << np.uint64(_POSITION_BITS) | positions)
+    sorted_keys = words >> np.uint64(_POSITION_BITS)
+    same = np.append(sorted_keys[1:] == sorted_keys[:-1], False)
+    return (words & _POSITION_MASK).astype(np.int64), same
+
+
+class CommTable:
+    """Command names as small codes; ``names[code]`` is the name."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._known: dict[tuple[int, int], int] = {}
+
+    def codes(self, comm: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+        """Codes (int32) of names given as two 64-bit words each, shape (n, 2)."""
+        codes = np.full(len(comm), -1, np.int32)
+        low, high = comm[:, 0], comm[:, 1]
+        left = np.arange(len(comm))
+        while len(left):
+            first = (int(low[left[0]]), int(high[left[0]]))
+            same = (low[left] == first[0]) & (high[left] == first[1])
+            codes[left[same]] = self._code(first)
+            left = left[~same]
+        return codes
+
+    def _code(self, words: tuple[int, int]) -> int:
+        code = self._known.get(words)
+        if code is None:
+            raw = words[0].to_bytes(8, "little") + words[1].to_bytes(8, "little")
+            name = raw.partition(b"\0")[0].decode("utf-8", "replace")
+            code = self._known[words] = len(self.names)
+            self.names.append(name)
+        return code

@@ -1,0 +1,70 @@
+"""The recorder process: ``python -m harness.capture.record_main --out FILE < stream``.
+
+Prints JSON lines: ``{"ready": HELLO}`` once the probe is attached, then ``{"result": ...}``, or
+``{"error": ..., "fix": ..., "code": ...}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from harness.capture import stream
+from harness.capture.recorder import Recorder
+from harness.core.errors import HarnessError, MachineError, MeasurementError
+
+
+def main() -> int:
+    """Record standard input until it ends."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--command", default="")
+    parser.add_argument("--filtered", action="store_true")
+    arguments = parser.parse_args()
+    try:
+        _say({"result": record(sys.stdin.fileno(), arguments)})
+    except OSError as error:
+        _say(_failure(MachineError(f"{error.strerror}: {error.filename or arguments.out}")))
+        return MachineError.exit_code
+    except HarnessError as error:
+        _say(_failure(error))
+        return error.exit_code
+    return 0
+
+
+def record(fd: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The result of the recording that arrives on ``fd``."""
+    items = stream.batches(stream.FrameReader(fd))
+    kind, content = next(items, (0, {}))
+    if kind == stream.ERROR:
+        raise _as_error(content)
+    if kind != stream.HELLO:
+        raise MeasurementError("the probe ended before it was attached")
+    recorder = Recorder(content, arguments.out, arguments.command, arguments.filtered)
+    with recorder.writer:
+        _say({"ready": content})
+        for kind, content in items:
+            recorder.take(kind, content)
+        return recorder.finish()
+
+
+def _as_error(content: dict[str, Any]) -> HarnessError:
+    error = HarnessError(content["message"], fix=content["fix"])
+    error.exit_code = content["code"]
+    return error
+
+
+def _failure(error: HarnessError) -> dict[str, Any]:
+    return {"error": str(error), "fix": error.fix, "code": error.exit_code}
+
+
+def _say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,192 @@
+"""A capture around work in this process or another: ``Capture``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+from harness.capture.options import TraceOptions
+from harness.capture.probe import LocalProbe
+from harness.core.errors import HarnessError, MachineError, MeasurementError
+
+
+class Probe(Protocol):
+    """Where the stream comes from: this host (``LocalProbe``) or another."""
+
+    @property
+    def stdout(self) -> Any: ...
+
+    def stop(self) -> None: ...
+
+    def messages(self) -> str: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class CaptureResult:
+    """What a capture says of itself; ``details`` holds the whole of it, as ``--json`` prints it.
+
+    ``lost`` counts issues that are missing from the trace, ``completions_lost`` requests whose
+    latency is null for that reason.
+    """
+
+    verdict: str
+    requests: int
+    events: int
+    lost: int
+    completions_lost: int
+    trace: Path
+    duration_s: float
+    details: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contract's fields first, then all others."""
+        return self.details
+
+    @property
+    def summary(self) -> str:
+        """LOSSLESS, LOSSY(n) or UNKNOWN."""
+        return f"LOSSY({self.lost})" if self.verdict == "LOSSY" else self.verdict
+
+
+class Capture:
+    """Trace block devices while the ``with`` block runs.
+
+    ``result`` is there once the block has been left, also when it was left by an exception.
+
+    Parameters
+    ----------
+    options
+        What to trace; a path stands for that device and all that it does.
+    out
+        The trace file to write.
+    command
+        What is being traced, for the metadata.
+    probe
+        Started probe to read from; by default one on this host.
+
+    Raises
+    ------
+    UsageError
+        No such device, or a filter that makes no sense.
+    MachineError
+        Not root, no bcc, no headers, no tracepoints, disk full.
+    MeasurementError
+        The probe or the recorder died; what was recorded is in ``OUT.parts/``.
+    """
+
+    def __init__(
+        self,
+        options: TraceOptions | str,
+        out: str | Path,
+        *,
+        command: str = "",
+        probe: Probe | None = None,
+    ) -> None:
+        self._options = TraceOptions((options,)) if isinstance(options, str) else options
+        self._out = Path(out)
+        self._command = command
+        self._probe = probe
+        self._recorder: subprocess.Popen[str] | None = None
+        self._begun_s = 0.0
+        self.hello: dict[str, Any] = {}
+        self.result: CaptureResult | None = None
+
+    def __enter__(self) -> Capture:
+        self._out.parent.mkdir(parents=True, exist_ok=True)
+        self._probe = self._probe or LocalProbe(self._options)
+        try:
+            self._recorder = subprocess.Popen(
+                self._recorder_words(),
+                stdin=self._probe.stdout,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            self._probe.stdout.close()
+            self.hello = self._next("ready")
+        except BaseException:
+            self._probe.close()
+            if self._recorder is not None:
+                self._recorder.wait()
+            raise
+        self._begun_s = time.monotonic()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._probe is not None and self._recorder is not None
+        duration_s = time.monotonic() - self._begun_s
+        try:
+            self._probe.stop()
+            details = self._next("result")
+            self.result = _as_result(details, duration_s)
+        except HarnessError:
+            if error is None:
+                raise
+        finally:
+            self._probe.close()
+            self._recorder.wait()
+            assert self._recorder.stdout is not None
+            self._recorder.stdout.close()
+
+    def alive(self) -> bool:
+        """Whether the probe and the recorder are still at work."""
+        return self._recorder is not None and self._recorder.poll() is None
+
+    def _recorder_words(self) -> list[str]:
+        words = [sys.executable, "-m", "harness.capture.record_main", "--out", str(self._out)]
+        words += ["--command", self._command]
+        return words + (["--filtered"] if self._options.filtered else [])
+
+    def _next(self, wanted: str) -> dict[str, Any]:
+        """The recorder's next message; its error as the exception it stands for."""
+        assert self._probe is not None and self._recorder is not None
+        assert self._recorder.stdout is not None
+        line = self._recorder.stdout.readline()
+        message: dict[str, Any] = json.loads(line) if line else {}
+        if wanted in message:
+            content: dict[str, Any] = message[wanted]
+            return content
+        said = self._probe.messages()
+        if "error" not in message:
+            raise MeasurementError(
+                "the recorder died", fix=f"what it had written is in {self._out}.parts"
+            )
+        if said.startswith("sudo:"):
+            raise MachineError(
+                f"loading the probe needs root, and sudo says: {said.splitlines()[0]}",
+                fix="run as root, or let this user run sudo without a password",
+            )
+        text = message["error"] + (f"\n{said}" if said else "")
+        failure = HarnessError(text, fix=message["fix"])
+        failure.exit_code = message["code"]
+        raise failure
+
+
+def _as_result(details: dict[str, Any], duration_s: float) -> CaptureResult:
+    first = ("verdict", "requests", "events", "lost", "completions_lost", "trace")
+    ordered = {name: details[name] for name in first}
+    ordered["duration_s"] = duration_s
+    ordered.update((name, value) for name, value in details.items() if name not in first)
+    return CaptureResult(
+        verdict=details["verdict"],
+        requests=details["requests"],
+        events=details["events"],
+        lost=details["lost"],
+        completions_lost=details["completions_lost"],
+        trace=Path(details["trace"]),
+        duration_s=duration_s,
+        details=ordered,
+    )

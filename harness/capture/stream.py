@@ -1,0 +1,93 @@
+"""Read the loader's stream of frames from a descriptor."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.capture.records import SLOT_DTYPE
+from harness.core.errors import MeasurementError
+
+_HEAD = struct.Struct("<4sIQ")
+_MAGIC = b"KVCF"
+_MAX_FRAME_BYTES = 1 << 26
+
+HELLO, DATA, STOP, END, ERROR, DATA_DEFLATE = 1, 2, 3, 4, 5, 6
+
+# Records are handed on once this much has come, or this long after the first of them.
+_BATCH_BYTES = 4 << 20
+_BATCH_S = 0.5
+
+
+class FrameReader:
+    """Frames of a stream; use ``frames`` once.
+
+    ``cut_off`` is True once the stream ended inside a frame.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.cut_off = False
+
+    def _exactly(self, size: int) -> bytearray | None:
+        buffer = bytearray(size)
+        view, at = memoryview(buffer), 0
+        while at < size:
+            got = os.readv(self._fd, [view[at:]])
+            if not got:
+                self.cut_off = self.cut_off or at > 0
+                return None
+            at += got
+        return buffer
+
+    def frames(self) -> Iterator[tuple[int, bytearray | bytes]]:
+        """(kind, payload) until the end of the stream; MeasurementError for anything else."""
+        while (head := self._exactly(_HEAD.size)) is not None:
+            magic, kind, size = _HEAD.unpack(head)
+            if magic != _MAGIC or size > _MAX_FRAME_BYTES:
+                raise MeasurementError(f"not a stream of the probe: {bytes(head)!r}")
+            payload = self._exactly(size)
+            if payload is None:
+                self.cut_off = True
+                return
+            yield kind, payload
+
+    def waits(self, seconds: float) -> bool:
+        """Whether nothing arrives for ``seconds``."""
+        return not select.select([self._fd], [], [], seconds)[0]
+
+
+def batches(reader: FrameReader) -> Iterator[tuple[int, Any]]:
+    """(kind, JSON content or array of SLOT_DTYPE); small DATA frames are gathered into one."""
+    gathered: list[bytearray | bytes] = []
+    size = 0
+    for kind, payload in reader.frames():
+        if kind == DATA_DEFLATE:
+            kind, payload = DATA, zlib.decompress(payload)
+        if kind == DATA:
+            gathered.append(payload)
+            size += len(payload)
+            if size < _BATCH_BYTES and not reader.waits(_BATCH_S):
+                continue
+            yield DATA, _slots(gathered)
+            gathered, size = [], 0
+            continue
+        if gathered:
+            yield DATA, _slots(gathered)
+            gathered, size = [], 0
+        yield kind, json.loads(bytes(payload))
+    if gathered:
+        yield DATA, _slots(gathered)
+
+
+def _slots(payloads: list[bytearray | bytes]) -> npt.NDArray[np.void]:
+    whole = payloads[0] if len(payloads) == 1 else b"".join(payloads)
+    return np.frombuffer(whole, SLOT_DTYPE)

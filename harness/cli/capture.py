@@ -1,0 +1,121 @@
+"""``harness capture``: trace what reaches a block device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness.cli import output
+from harness.cli.output import JsonFlag
+from harness.core.errors import MeasurementError, UsageError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    app.command("capture")(capture)
+
+
+def capture(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- CMD...]", help="Trace while this runs.")
+    ] = None,
+    device: Annotated[
+        list[str] | None, typer.Option("--device", help="Block device or partition; repeatable.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Trace file; by default in a new run folder.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0.0, help="Trace for so long.")
+    ] = None,
+    pid: Annotated[
+        list[int] | None,
+        typer.Option("--pid", help="Only this process and its children; repeatable."),
+    ] = None,
+    cgroup: Annotated[
+        str | None, typer.Option("--cgroup", help="Only this cgroup v2 folder and those below.")
+    ] = None,
+    ops: Annotated[
+        str, typer.Option("--ops", help="Only these operations, letters of RWDFZN.")
+    ] = "",
+    ring_mib: Annotated[
+        float, typer.Option("--ring-mib", help="Kernel buffer between probe and reader.")
+    ] = 32.0,
+    seed: Annotated[int, typer.Option("--seed", help="Of the embedded store's traffic.")] = 1,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 1 on the verdict UNKNOWN too.")
+    ] = False,
+    results: Annotated[Path, typer.Option("--results", help="Folder for run folders.")] = Path(
+        "results"
+    ),
+    as_json: JsonFlag = False,
+) -> None:
+    """Trace what reaches a block device, and say whether anything was missed.
+
+    Traces the life of a command, or with --pid, --cgroup or --seconds what is running already;
+    without any of them it goes on until Ctrl-C. With no --device it traces the embedded KV store
+    on a loop device of its own. Needs root (or sudo without a password) to load the probe; the
+    command itself runs as you.
+
+    Exits 1 if the verdict is LOSSY (UNKNOWN too with --strict) or the command failed.
+
+    Example: harness capture --device /dev/nvme0n1 --out kv.parquet -- python serve.py
+    """
+    from harness.capture.command import check_command
+    from harness.capture.job import CaptureJob, capture_in_folder, capture_to
+    from harness.capture.options import TraceOptions
+
+    if command and seconds is not None:
+        raise UsageError("--seconds and a command exclude each other: the command sets the time")
+    if not device and (command or pid or cgroup or ops):
+        raise UsageError("no device to trace", fix="name one: --device /dev/nvme0n1")
+    if command:
+        check_command(command)
+    options = (
+        TraceOptions(tuple(device), ops, tuple(pid or ()), cgroup, ring_mib) if device else None
+    )
+    job = CaptureJob(options, tuple(command or ()), seconds, seed, keep_stdout_free=as_json)
+    with output.progress_bar("capturing", enabled=not command) as progress:
+        traced = (
+            capture_to(job, out, progress) if out else capture_in_folder(job, results, progress)
+        )
+    if as_json:
+        output.print_json(traced.details)
+    else:
+        _print(traced.details)
+    if traced.stopped is not None:
+        raise traced.stopped
+    if traced.status:
+        raise MeasurementError(f"the traced command failed: exit status {traced.status}")
+    if traced.result.verdict == "LOSSY" or (strict and traced.result.verdict == "UNKNOWN"):
+        raise typer.Exit(1)
+
+
+_STYLES = {"LOSSLESS": "green", "LOSSY": "red", "UNKNOWN": "yellow"}
+
+
+def _print(details: dict[str, Any]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from harness.core.units import format_size
+
+    console = output.console()
+    verdict = details["verdict"]
+    shown = f"LOSSY({details['lost']})" if verdict == "LOSSY" else verdict
+    console.print(
+        f"[bold {_STYLES[verdict]}]{shown}[/]: {details['requests']:,} requests in "
+        f"{details['duration_s']:.1f} s, {details['completions_lost']} completions lost"
+    )
+    table = Table(box=None, pad_edge=False)
+    for heading in ("op", "requests", "bytes"):
+        table.add_column(heading, justify="left" if heading == "op" else "right")
+    for letter, sums in details["operations"].items():
+        table.add_row(letter, f"{sums['requests']:,}", format_size(sums["bytes"]))
+    if details["operations"]:
+        console.print(table)
+    for note in details["notes"]:
+        console.print(f"note: {escape(note)}", soft_wrap=True)
+    console.print(f"trace: {escape(details['trace'])}", soft_wrap=True)
