@@ -1,0 +1,167 @@
+"""What a person edits in ``workloads/bench/*.yaml``, and the cells that it unfolds into."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, field_validator
+
+from harness.core.assets import find_yaml
+from harness.core.config import Size, Strict, load_yaml
+
+Access = Literal["whole", "layers", "window"]
+"""How a session comes back: ``whole`` sorted and joined over all layers; ``layers`` one layer
+after the other, flat out; ``window`` likewise, but a read for layer l + 2 waits for layer l."""
+
+Transport = Literal["direct", "staged"]
+
+CONTIGUOUS = "session-contiguous"
+"""The layout that all others are compared with."""
+
+BlockBytes = Annotated[Size, Field(ge=512, multiple_of=512)]
+
+
+class Layouts(Strict):
+    """Sessions read back; every list is a dimension of the grid."""
+
+    stores: tuple[str, ...] = Field(min_length=1)
+    models: tuple[str, ...] = Field(min_length=1)
+    context_tokens: tuple[PositiveInt, ...] = Field(min_length=1)
+    turns: tuple[PositiveInt, ...] = (1,)
+    sessions: tuple[PositiveInt, ...] = (1,)
+    age: tuple[Annotated[float, Field(ge=0, le=20)], ...] = (1.0,)
+    """Capacities of the store that others wrote before and while the sessions grew."""
+    access: tuple[Access, ...] = ("whole",)
+    queue_depth: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (32,)
+    transport: tuple[Transport, ...] = ("direct",)
+    background_writes: tuple[bool, ...] = (False,)
+    read_bytes: BlockBytes = 1 << 20
+    """Longest single read; longer ranges of a plan are cut."""
+    gap_bytes: Size = 64 << 10
+    """Gaps smaller than this are read along with their neighbours."""
+
+    @field_validator("stores", "models", "context_tokens", "turns", "sessions", "age", "access")
+    @classmethod
+    def _distinct(cls, values: tuple[object, ...]) -> tuple[object, ...]:
+        if len(set(values)) != len(values):
+            raise ValueError("the same value twice")
+        return values
+
+
+class Reference(Strict):
+    """Plain fio cells, measured among the others."""
+
+    pattern: Literal["sequential", "random"]
+    direction: Literal["read", "write", "mixed"] = "read"
+    block_bytes: tuple[BlockBytes, ...] = Field(min_length=1)
+    queue_depth: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = Field(min_length=1)
+    threads: tuple[Annotated[int, Field(ge=1, le=256)], ...] = (1,)
+
+
+class Load(Strict):
+    """Open-loop sweep: sessions restored at rising rates, each whole session by a deadline."""
+
+    stores: tuple[str, ...] = Field(min_length=1)
+    model: str
+    context_tokens: PositiveInt
+    rates_per_s: tuple[Annotated[float, Field(gt=0)], ...] = Field(min_length=1)
+    sessions: PositiveInt = 4
+    age: Annotated[float, Field(ge=0, le=20)] = 1.0
+    seconds: Annotated[float, Field(gt=0)] = 5.0
+    deadline_s: Annotated[float, Field(gt=0)] = 1.0
+    queue_depth: Annotated[int, Field(ge=1, le=1024)] = 32
+    access: Access = "layers"
+
+
+class Grid(Strict):
+    """A benchmark: its cells and the rules by which they are measured."""
+
+    name: str
+    description: str = ""
+    seed: int = 1
+    repeats: Annotated[int, Field(ge=1)] = 5
+    max_repeats: Annotated[int, Field(ge=1)] = 15
+    settle: Annotated[float, Field(gt=0)] = 0.10
+    """A cell has settled when its 95 % interval is no wider than this share of the median and
+    its later half differs from its earlier half by no more."""
+    outlier_mads: Annotated[float, Field(ge=0)] = 0.0
+    """Samples further from the median than this many deviations are dropped; 0: none."""
+    sample_seconds: Annotated[float, Field(gt=0)] = 0.5
+    """A sample lasts at least so long: the plan is repeated within it."""
+    compare_engines: bool = False
+    """Read one fio cell of every placement by our ring too, so that both can be compared."""
+    budget_s: Annotated[float, Field(gt=0)] | None = None
+    """When this is over no further repeats are started, and the result says so."""
+    device_bytes: Size | None = None
+    """Size of the loop device that is made when no device is given."""
+    region_bytes: Size | None = None
+    """Capacity of each store; by default what the sessions and their age need."""
+    reference_bytes: Size = 256 << 20
+    """Region that plain reference cells work in."""
+    anchor_bytes: tuple[BlockBytes, ...] = (1 << 20, 4 << 20)
+    """Blocks of the sequential reads that are measured in every round: the device's own best."""
+    layouts: tuple[Layouts, ...] = ()
+    reference: tuple[Reference, ...] = ()
+    load: tuple[Load, ...] = ()
+
+
+class Placement(Strict):
+    """Sessions of one model in one store at one age: what has to be on the device."""
+
+    store: str
+    model: str
+    context_tokens: int
+    turns: int
+    sessions: int
+    age: float
+
+
+class Read(Strict):
+    """One way of reading a placement back: with it, a cell."""
+
+    access: Access
+    queue_depth: int
+    transport: Transport
+    background_writes: bool
+    read_bytes: int
+    gap_bytes: int
+
+
+class Group(Strict):
+    """Placements that lie side by side on the device and are measured in the same rounds."""
+
+    placements: tuple[Placement, ...]
+    reads: tuple[Read, ...]
+
+
+def load_grid(name_or_path: str) -> Grid:
+    """A grid by path, or by name from ``workloads/bench``; UsageError names file and key."""
+    return load_yaml(Path(find_yaml("workloads/bench", name_or_path)), Grid)
+
+
+def groups(grid: Grid) -> Iterator[Group]:
+    """The grid's groups: all stores of one model, context, turns, sessions and age together."""
+    for part in grid.layouts:
+        reads = tuple(
+            Read(
+                access=access, queue_depth=depth, transport=transport, background_writes=busy,
+                read_bytes=part.read_bytes, gap_bytes=part.gap_bytes,
+            )
+            for access, depth, transport, busy in itertools.product(
+                part.access, part.queue_depth, part.transport, part.background_writes
+            )
+        )  # fmt: skip
+        for model, context, turns, sessions, age in itertools.product(
+            part.models, part.context_tokens, part.turns, part.sessions, part.age
+        ):
+            placements = tuple(
+                Placement(
+                    store=store, model=model, context_tokens=context, turns=turns,
+                    sessions=sessions, age=age,
+                )
+                for store in part.stores
+            )  # fmt: skip
+            yield Group(placements=placements, reads=reads)

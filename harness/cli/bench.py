@@ -1,0 +1,92 @@
+"""``harness bench``: what does it cost to read a session's KV back?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.output import JsonFlag, console, print_json, progress_bar
+
+if TYPE_CHECKING:
+    from harness.bench.results import BenchResult
+
+app = typer.Typer(no_args_is_help=True, help="Layout and transport microbenchmarks.")
+
+
+def register(root: typer.Typer) -> None:
+    """Add the group to the command tree."""
+    root.add_typer(app, name="bench")
+
+
+@app.command()
+def layout(
+    grid: Annotated[
+        str, typer.Option("--grid", "-g", help="Grid by name (workloads/bench) or YAML path.")
+    ] = "quick",
+    device: Annotated[
+        str | None,
+        typer.Option("--device", "-d", help="Block device; a loop device of its own if left out."),
+    ] = None,
+    destroy: Annotated[
+        str | None,
+        typer.Option(help="The device's serial, WWID, backing file or size: it is overwritten."),
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option(help="Where the loop device's file goes [default: results].")
+    ] = None,
+    results: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("results"),
+    resume: Annotated[
+        Path | None, typer.Option(help="Interrupted run folder (.partial) to continue.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Read sessions back layer-ordered contiguous and eviction-ordered scattered.
+
+    Root is needed to make a loop device, and to make sure that nobody else uses the device.
+
+    Example: harness bench layout --grid quick
+    """
+    from harness.bench.grid import load_grid
+    from harness.bench.journal import NAME
+    from harness.bench.layout import bench_layout, bench_on_loop
+    from harness.bench.resume import carry_over
+    from harness.core.files import write_json
+    from harness.core.runs import RunFolder
+    from harness.device.guard import open_guarded
+
+    wanted = load_grid(grid)
+    with RunFolder(results, "bench", wanted.name, wanted.model_dump(mode="json")) as run:
+        journal = run.path / NAME
+        if resume is not None:
+            carry_over(resume, journal)
+            run.add(resumed_from=resume.name)
+        with progress_bar("bench layout", enabled=not as_json) as progress:
+            if device is None:
+                found = bench_on_loop(
+                    wanted, directory or results, progress=progress, journal=journal
+                )
+            else:
+                with open_guarded(device, destroy=destroy) as target:
+                    found = bench_layout(target, wanted, progress=progress, journal=journal)
+        record = found.model_dump(mode="json")
+        write_json(run.path / "bench.json", record)
+        run.add(device=record["device"], shortened=found.shortened)
+    if as_json:
+        print_json({**record, "run": str(run.final)})
+        return
+    _print(found)
+    console().print(f"run folder: {run.final}")
+
+
+def _print(found: BenchResult) -> None:
+    """Cells and comparisons for people."""
+    from harness.bench.tables import cell_table, comparison_table, notes
+
+    out = console()
+    out.print(cell_table(found))
+    if found.comparisons:
+        out.print(comparison_table(found))
+    for line in notes(found):
+        out.print(line)
