@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 ABSENT = -1
 """Value that ``index_get`` returns for a key that is not there."""
 
+STATE_SALT = np.uint64(0x5354415445)
+"""Second word of the key of the fixed state that ends at a chunk; the first is the chunk's key."""
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)

@@ -85,6 +85,23 @@ class RawBlockStore:
         """Byte offset of slot 0."""
         return self._params.data_start
 
+    @property
+    def streams(self) -> int:
+        """Store workers' lanes, load lanes, and one for checkpoints."""
+        return self._params.store_workers * self._params.batch + self._params.load_workers + 1
+
+    @property
+    def largest_op_bytes(self) -> int:
+        """A payload, a piece of state, or the JSON of a full index."""
+        p = self._params
+        index = min(p.checkpoint_half - PAGE_BYTES, _pages(p.slots * p.entry_bytes + 1))
+        return max(p.payload_bytes, p.state_piece_bytes if p.state_pieces else 0, index)
+
+    @property
+    def fixed_buffers(self) -> bool:
+        """Only the io_uring engine registers its buffers."""
+        return self.spec.engine == "io_uring"
+
     def serve(self, request: Request) -> OpArray:
         return self.serve_batch(RequestBatch.of([request]))
 
@@ -129,7 +146,7 @@ class RawBlockStore:
             "failed_puts": int(ints[N.FAILED_PUTS]),
             "checkpoints": int(ints[N.CHECKPOINTS]),
             "checkpoints_too_large": int(ints[N.CHECKPOINTS_SKIPPED]),
-            "discards": False,
+            "issues_discards": False,
             **self._tally.report(),
         }
 

@@ -181,7 +181,9 @@ class ModelKv(Strict):
         return -(-exact.numerator // exact.denominator)
 
     def state_ratio(self, tokens: int = 16) -> float:
-        """One checkpoint of state against one chunk of ``tokens``."""
+        """One checkpoint of state against one chunk of ``tokens``; inf where nothing grows."""
+        if not self.token_bytes:
+            return float("inf")
         return float(self.state_bytes / (self.token_bytes * tokens))
 
 

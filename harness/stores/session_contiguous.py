@@ -55,6 +55,23 @@ class SessionContiguousStore:
         """Bytes pre-allocated to a session at a time."""
         return self._params.extent_bytes
 
+    @property
+    def streams(self) -> int:
+        """Append streams, then read streams."""
+        return self.spec.append_streams + self.spec.read_streams
+
+    @property
+    def largest_op_bytes(self) -> int:
+        """A layer's range of a segment that fills an extent, or a state."""
+        p = self._params
+        chunks = max(1, p.extent_bytes // max(1, int(p.layer_bytes.sum())))
+        return max(int(p.layer_bytes.max(initial=0)) * chunks + PAGE_BYTES, p.state_bytes)
+
+    @property
+    def fixed_buffers(self) -> bool:
+        """Ordinary buffers: the description names no registration."""
+        return False
+
     def serve(self, request: Request) -> OpArray:
         return self.serve_batch(RequestBatch.of([request]))
 
@@ -92,7 +109,7 @@ class SessionContiguousStore:
             "evictions": int(ints[S.RECLAIMED_SESSIONS]),
             "evicted": int(ints[S.RECLAIMED_CHUNKS]),
             "failed_puts": int(ints[S.FAILED_PUTS]),
-            "discards": False,
+            "issues_discards": False,
             **self._tally.report(),
         }
 
@@ -137,6 +154,6 @@ def _params(spec: SessionContiguous, capacity_bytes: int, model: ModelKv) -> Ses
     return draft._replace(
         extents=extents,
         extent_bytes=extent,
-        chunk_rows=extents * chunks,
+        chunk_rows=extents * (chunks + (extent // state if state else 0)),
         watermark_extents=max(1, int(spec.high_watermark * extents)),
     )

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from harness.core.ops import Op
 from harness.stores.index import (
     ABSENT,
+    STATE_SALT,
     index_get,
     index_put,
     index_remove,
+    mix_pair,
     recency_add,
     recency_oldest,
     recency_remove,
@@ -168,41 +170,39 @@ def _chain(p: SessionParams, s: SessionState, who: int) -> bool:
 
 
 @njit(cache=True)
+def _row(s: SessionState, who: int, key: np.uint64) -> int:
+    """A new row for ``key`` in the session ``who``."""
+    s.ints[_ROWS] -= 1
+    row = s.free_rows[s.ints[_ROWS]]
+    s.row_key[row] = key
+    s.row_owner[row] = who
+    s.row_next[row] = s.session_rows[who]
+    s.session_rows[who] = row
+    index_put(s.keys, s.values, key, row)
+    return row
+
+
+@njit(cache=True)
 def _segment(
     p: SessionParams, s: SessionState, ops: OpArray, order: NDArray[np.int64], who: int,
-    missing: NDArray[np.uint64], first: int, count: int, last: bool, session: int, turn: int,
-    step: int,
+    missing: NDArray[np.uint64], first: int, count: int, session: int, turn: int, step: int,
 ) -> int:  # fmt: skip
-    """Append ``count`` chunks as one segment, and the state if it is the request's ``last``."""
+    """Append ``count`` chunks as one segment; the next step of the request."""
     base = s.session_extent[who] * p.extent_bytes + s.session_used[who]
     head = _NONE
     for c in range(count):
-        s.ints[_ROWS] -= 1
-        row = s.free_rows[s.ints[_ROWS]]
+        row = _row(s, who, missing[first + c])
         head = row if c == 0 else head
-        s.row_key[row] = missing[first + c]
         s.row_segment[row] = head
         s.row_place[row] = c
-        s.row_owner[row] = who
-        s.row_next[row] = s.session_rows[who]
-        s.session_rows[who] = row
-        index_put(s.keys, s.values, missing[first + c], row)
     s.segment_base[head] = base
     s.segment_chunks[head] = count
-    s.segment_state[head] = _NONE
     stream = who % p.append_streams
     key = missing[first + count - 1]
     at = base
     for layer in range(len(p.layer_bytes)):
         size = _round(p, count * p.layer_bytes[layer])
         _emit(s, ops, order, _WRITE, at, size, _KV, stream, session, turn, layer, key, step)
-        at += size
-        step += 1
-    if last and p.state_bytes > 0:
-        size = _round(p, p.state_bytes)
-        s.segment_state[head] = at
-        _emit(s, ops, order, _WRITE, at, size, _STATE, stream, session, turn, ALL_LAYERS, key, step)
-        s.ints[_STATES_WRITTEN] += 1
         at += size
         step += 1
     s.session_used[who] += at - base
@@ -212,11 +212,33 @@ def _segment(
 
 
 @njit(cache=True)
+def _append_state(
+    p: SessionParams, s: SessionState, ops: OpArray, order: NDArray[np.int64], who: int,
+    key: np.uint64, session: int, turn: int, step: int,
+) -> None:  # fmt: skip
+    """Append the states of all layers at the end of the chunk that ``key`` belongs to."""
+    size = _round(p, p.state_bytes)
+    if p.extent_bytes - s.session_used[who] < size and not _chain(p, s, who):
+        s.ints[_FAILED] += 1
+        return
+    at = s.session_extent[who] * p.extent_bytes + s.session_used[who]
+    s.segment_base[_row(s, who, key)] = at
+    stream = who % p.append_streams
+    _emit(s, ops, order, _WRITE, at, size, _STATE, stream, session, turn, ALL_LAYERS, key, step)
+    s.session_used[who] += size
+    s.ints[_STATES_WRITTEN] += 1
+
+
+@njit(cache=True)
 def _store(
     p: SessionParams, s: SessionState, ops: OpArray, order: NDArray[np.int64],
-    missing: NDArray[np.uint64], count: int, session: int, turn: int,
+    missing: NDArray[np.uint64], count: int, last: np.uint64, session: int, turn: int,
 ) -> None:  # fmt: skip
-    """Append the missing chunks of a request to its session."""
+    """Append the missing chunks of a request, and the state after its ``last`` chunk."""
+    state = mix_pair(last, STATE_SALT)
+    wants_state = p.state_bytes > 0 and index_get(s.keys, s.values, state) == ABSENT
+    if count == 0 and not wants_state:
+        return
     who = _open(p, s, session)
     if who < 0:
         s.ints[_FAILED] += count
@@ -231,25 +253,24 @@ def _store(
                 s.ints[_FAILED] += count - done
                 return
             continue
-        last = done + fit == count
-        step = _segment(p, s, ops, order, who, missing, done, fit, last, session, turn, step)
+        step = _segment(p, s, ops, order, who, missing, done, fit, session, turn, step)
         done += fit
+    if wants_state:
+        _append_state(p, s, ops, order, who, state, session, turn, step)
 
 
 @njit(cache=True)
 def _leading(
     p: SessionParams, s: SessionState, keys: NDArray[np.uint64], first: int, last: int
 ) -> int:
-    """Leading chunks held, back to the end of a segment that has its state."""
+    """Leading chunks held, back to one after which the state is held too."""
     hit = 0
     while first + hit < last and index_get(s.keys, s.values, keys[first + hit]) != ABSENT:
         hit += 1
     found = hit
     while p.state_bytes > 0 and hit > 0:
-        row = index_get(s.keys, s.values, keys[first + hit - 1])
-        head = s.row_segment[row]
-        ends = s.row_place[row] == s.segment_chunks[head] - 1
-        if ends and s.segment_state[head] != _NONE:
+        state = mix_pair(keys[first + hit - 1], STATE_SALT)
+        if index_get(s.keys, s.values, state) != ABSENT:
             break
         hit -= 1
     s.ints[_CUT] += found - hit
@@ -285,8 +306,8 @@ def _load(
             place += 1
             c += run
     if hit > 0 and p.state_bytes > 0:
-        key = keys[first + hit - 1]
-        at = s.segment_state[s.row_segment[index_get(s.keys, s.values, key)]]
+        key = mix_pair(keys[first + hit - 1], STATE_SALT)
+        at = s.segment_base[index_get(s.keys, s.values, key)]
         size = _round(p, p.state_bytes)
         stream = p.append_streams + place % p.read_streams
         _emit(
@@ -343,5 +364,5 @@ def serve(
             if index_get(s.keys, s.values, keys[c]) == ABSENT:
                 missing[count] = keys[c]
                 count += 1
-        if count > 0:
-            _store(p, s, ops, order, missing, count, session, turn)
+        if last > first:
+            _store(p, s, ops, order, missing, count, keys[last - 1], session, turn)

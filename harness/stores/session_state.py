@@ -53,10 +53,11 @@ class S(IntEnum):
 class SessionState(NamedTuple):
     """What changes.
 
-    Chunk rows hold a key, the row of their segment's first chunk, their place in the segment and
-    the next row of their session; a segment's base, length and state offset lie at its first row.
-    Live sessions hold their number, last extent, bytes used in it, chunk rows and last group.
-    Extents form a chain a session; free ones wait in a ring, so the one freed first is taken first.
+    A row is a chunk or a state: its key, session and the session's next row. A chunk's row also
+    names the row of its segment's first chunk, where the segment's base and length are kept, and
+    its place in the segment; a state's row keeps its own base. Live sessions hold their number,
+    last extent, bytes used in it, rows and last group. Extents form a chain a session; free ones
+    wait in a ring, so the one freed first is taken first.
     """
 
     keys: NDArray[np.uint64]
@@ -70,7 +71,6 @@ class SessionState(NamedTuple):
     row_owner: NDArray[np.int32]
     segment_base: NDArray[np.int64]
     segment_chunks: NDArray[np.int32]
-    segment_state: NDArray[np.int64]
     free_rows: NDArray[np.int32]
     session_number: NDArray[np.int64]
     session_extent: NDArray[np.int32]
@@ -106,7 +106,6 @@ def new_session_state(p: SessionParams) -> SessionState:
         row_owner=np.zeros(p.chunk_rows, i4),
         segment_base=np.zeros(p.chunk_rows, i8),
         segment_chunks=np.zeros(p.chunk_rows, i4),
-        segment_state=np.zeros(p.chunk_rows, i8),
         free_rows=np.arange(p.chunk_rows - 1, -1, -1, dtype=i4),
         session_number=np.zeros(p.extents, i8),
         session_extent=np.zeros(p.extents, i4),

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from harness.core.ops import PAGE_BYTES, Op
 from harness.stores.index import (
     ABSENT,
+    STATE_SALT,
     index_get,
     index_put,
     index_remove,
@@ -31,7 +32,6 @@ from harness.stores.slot_state import PENDING, QUEUE_CHUNKS, N, SlotParams, Slot
 _READ, _WRITE = int(Op.READ), int(Op.WRITE)
 _KV, _STATE = int(ObjectClass.FULL_ATTENTION), int(ObjectClass.FIXED_STATE)
 _HEADER, _META = int(ObjectClass.HEADER), int(ObjectClass.METADATA)
-_STATE_SALT = np.uint64(0x5354415445)
 _OPS, _BUMP, _FREE, _USED = int(N.OPS), int(N.BUMP), int(N.FREE), int(N.USED)
 _CHECKPOINTS, _DIRTY, _SKIPPED = int(N.CHECKPOINTS), int(N.DIRTY), int(N.CHECKPOINTS_SKIPPED)
 _EVICTED, _EVICTIONS, _FAILED = int(N.EVICTED), int(N.EVICTIONS), int(N.FAILED_PUTS)
@@ -274,7 +274,7 @@ def _idlest(p: SlotParams, s: SlotState) -> int:
 @njit(cache=True)
 def _state_there(p: SlotParams, s: SlotState, chunk: np.uint64) -> bool:
     """Whether every piece of the state at the end of ``chunk`` is held."""
-    base = mix_pair(chunk, _STATE_SALT)
+    base = mix_pair(chunk, STATE_SALT)
     for piece in range(p.state_pieces):
         if index_get(s.keys, s.values, mix_pair(base, np.uint64(piece))) == ABSENT:
             return False
@@ -325,7 +325,7 @@ def _load(
     for c in range(hit):
         _read(p, s, ops, keys[first + c], _KV, p.payload_bytes, c, session, turn, wanted)
     if hit > 0 and p.state_pieces > 0:
-        base = mix_pair(keys[first + hit - 1], _STATE_SALT)
+        base = mix_pair(keys[first + hit - 1], STATE_SALT)
         s.ints[_STATES_READ] += 1
         for piece in range(p.state_pieces):
             key = mix_pair(base, np.uint64(piece))
@@ -354,7 +354,7 @@ def _store(
             if s.queue_held[worker] == QUEUE_CHUNKS:
                 _step(p, s, ops, worker, max(now, s.times[_WORKERS + worker]))
     if p.state_pieces > 0:
-        base = mix_pair(keys[last - 1], _STATE_SALT)
+        base = mix_pair(keys[last - 1], STATE_SALT)
         for piece in range(p.state_pieces):
             key = mix_pair(base, np.uint64(piece))
             if index_get(s.keys, s.values, key) == ABSENT:

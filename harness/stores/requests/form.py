@@ -80,19 +80,20 @@ class RequestBatch:
             self.ids[self.starts[row] : self.starts[row + 1]],
         )
 
-    def head(self, rows: int) -> RequestBatch:
-        """The first ``rows`` requests (all, if there are fewer)."""
-        rows = min(rows, len(self))
+    def part(self, first: int, last: int) -> RequestBatch:
+        """Requests ``first`` to ``last`` (exclusive, cut to what there is), as views."""
+        rows = slice(first, last)
+        starts = self.starts[first : min(last, len(self)) + 1]
         return RequestBatch(
             self.form,
-            self.time_s[:rows],
-            self.session[:rows],
-            self.turn[:rows],
-            self.input_tokens[:rows],
-            self.output_tokens[:rows],
-            self.new_tokens[:rows],
-            self.starts[: rows + 1],
-            self.ids[: self.starts[rows]],
+            self.time_s[rows],
+            self.session[rows],
+            self.turn[rows],
+            self.input_tokens[rows],
+            self.output_tokens[rows],
+            self.new_tokens[rows],
+            starts - starts[0],
+            self.ids[starts[0] : starts[-1]],
         )
 
     @staticmethod
@@ -117,7 +118,8 @@ class RequestBatch:
 class RequestSource(Protocol):
     """A request trace that can be read from its start any number of times.
 
-    ``name`` says what it is in reports; ``seed`` is None for recorded traces.
+    ``name`` says what it is in reports; ``seed`` is None for recorded traces; an ``endless`` one
+    never runs out.
     """
 
     @property
@@ -126,6 +128,8 @@ class RequestSource(Protocol):
     def form(self) -> RequestForm: ...
     @property
     def seed(self) -> int | None: ...
+    @property
+    def endless(self) -> bool: ...
     def batches(self) -> Iterator[RequestBatch]: ...
 
 
@@ -138,6 +142,6 @@ def take(batches: Iterable[RequestBatch], requests: int | None) -> Iterator[Requ
             continue
         if left <= 0:
             return
-        part = batch.head(left)
+        part = batch.part(0, left)
         left -= len(part)
         yield part

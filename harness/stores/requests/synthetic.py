@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from harness.core.config import Strict
 from harness.stores.index import mix_pair
@@ -59,6 +59,12 @@ class SyntheticSpec(Strict):
     turns: Lengths
     max_context_tokens: PositiveInt = 131072
 
+    @model_validator(mode="after")
+    def _room_for_the_user(self) -> SyntheticSpec:
+        if self.shared_tokens >= self.max_context_tokens:
+            raise ValueError("shared_tokens must be less than max_context_tokens")
+        return self
+
 
 class _Lanes(NamedTuple):
     """Live sessions, one a lane: session number, turn, turns to come, context tokens, prompt."""
@@ -73,6 +79,8 @@ class _Lanes(NamedTuple):
 
 class SyntheticRequests:
     """The traffic of a specification and a seed; every reading yields the same requests."""
+
+    endless = True
 
     def __init__(self, spec: SyntheticSpec, seed: int, name: str = "synthetic") -> None:
         self.spec, self.seed, self.name = spec, seed, name

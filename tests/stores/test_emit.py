@@ -1,0 +1,134 @@
+"""Real I/O: what the store says it wrote is on the device, and wrong data is noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from harness.core.errors import UsageError
+from harness.core.ops import Op
+from harness.device.guard import Target, open_guarded
+from harness.device.info import read_stat
+from harness.device.loop import LoopDevice
+from harness.stores.emit import emit
+from harness.stores.issuer import Issuer
+from harness.stores.ops import empty_ops
+from harness.stores.registry import make_store
+from harness.stores.requests.load import open_requests
+
+pytestmark = pytest.mark.root
+
+MODEL = "llama-3.1-8b-tp8"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Target]:
+    with LoopDevice(512 << 20, tmp_path) as loop, open_guarded(loop.path, own=True) as opened:
+        yield opened
+
+
+def ops_of(rows: list[tuple[int, int, Op, int]]) -> np.ndarray:
+    ops = empty_ops(len(rows))
+    ops[:] = 0
+    for row, (offset, length, op, stream) in zip(ops, rows, strict=True):
+        row["offset"], row["length"], row["op"], row["stream"] = offset, length, op, stream
+    return ops
+
+
+@pytest.mark.parametrize(
+    "name", ["lmcache-raw-block", "lmcache-raw-block-uring", "session-contiguous"]
+)
+def test_an_emission_verifies_all_that_it_reads(target: Target, tmp_path: Path, name: str) -> None:
+    log = tmp_path / "objects.parquet"
+    before = read_stat(target.name)
+    store = make_store(name, target.size_bytes, MODEL)
+    result = emit(store, open_requests("chat", seed=5), target, seed=5, limit=24, objects=log)
+    after = read_stat(target.name)
+    data = result.as_json()
+    assert data["requests"] == 24
+    assert data["verify_errors"] == 0
+    assert data["bytes_read"] == data["bytes_verified"] > 0
+    assert data["bytes_written"] == result.report["writes"]["bytes"]
+    assert (after.write_sectors - before.write_sectors) * 512 == data["bytes_written"]
+    assert (after.read_sectors - before.read_sectors) * 512 == data["bytes_read"]
+    table = pq.read_table(log)
+    assert sum(table["length"].to_pylist()) == data["bytes"]
+    assert np.all(table["done_ns"].to_numpy() > table["issue_ns"].to_numpy())
+
+
+def test_a_flipped_bit_on_the_device_is_a_wrong_sector(target: Target) -> None:
+    with Issuer(target, seed=1, streams=2, largest_bytes=1 << 20, fixed=False) as issuer:
+        issuer.feed(ops_of([(0, 1 << 20, Op.WRITE, 0), (1 << 20, 1 << 20, Op.WRITE, 0)]))
+        issuer.finish()
+        with open(target.path, "r+b", buffering=0) as file:
+            file.seek(700_000)
+            byte = file.read(1)
+            file.seek(700_000)
+            file.write(bytes([byte[0] ^ 1]))
+            os.fsync(file.fileno())
+        issuer.feed(ops_of([(0, 2 << 20, Op.READ, 1)]))
+        issuer.finish()
+        assert issuer.issued.wrong_sectors == 1
+
+
+def test_data_of_an_older_write_is_wrong(target: Target) -> None:
+    with Issuer(target, seed=1, streams=2, largest_bytes=1 << 16, fixed=False) as issuer:
+        issuer.feed(ops_of([(0, 1 << 16, Op.WRITE, 0)]))
+        issuer.finish()
+        with open(target.path, "rb", buffering=0) as file:
+            old = file.read(1 << 16)
+        issuer.feed(ops_of([(0, 1 << 16, Op.WRITE, 0)]))
+        issuer.finish()
+        with open(target.path, "r+b", buffering=0) as file:
+            file.write(old)
+            os.fsync(file.fileno())
+        issuer.feed(ops_of([(0, 1 << 16, Op.READ, 1)]))
+        issuer.finish()
+        assert issuer.issued.wrong_sectors == 128
+
+
+def test_a_read_waits_for_the_write_before_it_and_a_write_for_the_read(target: Target) -> None:
+    rows = []
+    for turn in range(200):
+        rows += [(turn % 3 << 16, 1 << 16, Op.WRITE, 0), (turn % 3 << 16, 1 << 16, Op.READ, 1)]
+    with Issuer(target, seed=1, streams=2, largest_bytes=1 << 16, fixed=True) as issuer:
+        issuer.feed(ops_of(rows))
+        issuer.finish()
+        assert issuer.issued.calls == 400
+        assert issuer.issued.wrong_sectors == 0
+
+
+def test_a_store_larger_than_the_device_or_without_end_is_refused(target: Target) -> None:
+    traffic = open_requests("chat")
+    with pytest.raises(UsageError, match="does not fit"):
+        emit(make_store("lmcache-raw-block", 1 << 30, MODEL), traffic, target, seed=0, limit=1)
+    with pytest.raises(UsageError, match="never ends"):
+        emit(make_store("lmcache-raw-block", 512 << 20, MODEL), traffic, target, seed=0)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    command = [
+        sys.executable, "-m", "harness", "emit", "--loop", "384MiB", "--scratch",
+        str(tmp_path), "--limit", "6", "--seed", "3", "--json",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    data = json.loads(done.stdout)
+    assert (data["requests"], data["seed"], data["verify_errors"]) == (6, 3, 0)
+    assert data["bytes_written_per_new_token"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_refuses_a_device_that_was_not_named_twice(tmp_path: Path) -> None:
+    with LoopDevice(384 << 20, tmp_path) as loop:
+        command = [sys.executable, "-m", "harness", "emit", "--device", loop.path]
+        done = subprocess.run([*command, "--limit", "1"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--destroy" in done.stderr
