@@ -36,12 +36,12 @@ class DepthAtIssue:
         start = ts[seen]
         if len(start) == 0:
             return start
-        ends = np.sort(np.concatenate([self._ends, start + latency[seen]]))
-        # An end counted here that belongs to a later request lies after this issue.
+        # In flight for at least 1 ns: so no later request's end lies at or before this issue.
+        ends = np.sort(np.concatenate([self._ends, start + np.maximum(latency[seen], 1)]))
         done = np.searchsorted(ends, start, side="right")
         issued = len(self._ends) + np.arange(1, len(start) + 1)
         self._ends = ends[ends > start[-1]]
-        return np.asarray(np.maximum(issued - done, 1))
+        return np.asarray(issued - done)
 
     def quantile(self, share: float) -> int:
         """Smallest depth that at least ``share`` of requests do not exceed; 0 if none known."""

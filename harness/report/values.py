@@ -65,6 +65,7 @@ def plain(value: float, digits: int = 3) -> str:
         return f"{value:,.0f}"
     if value != 0 and abs(value) < 1e-4:
         return f"{value:.{digits - 1}e}"
+    value = float(f"{value:.{digits}g}")  # 9.996 becomes 10.0 before its digits are counted
     decimals = digits - 1 - math.floor(math.log10(abs(value)))
     return f"{value:,.{max(decimals, 0)}f}"
 
@@ -122,8 +123,8 @@ def percent(value: Any, key: str = "", digits: int = 3) -> Cell:
     if found is None:
         return ABSENT
     shown = plain(100 * found, digits)
-    if found < 1 and float(shown) >= 100:
-        shown = f">{99.9}"
+    if found < 1 and shown == "100":
+        shown = ">99.9"
     return Cell(f"{shown}{NBSP}%", value, key)
 
 
