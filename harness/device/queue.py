@@ -1,0 +1,137 @@
+"""Settings of a block device's queue for the time of a measurement, given back also after a crash.
+
+What was found is written down in the runtime directory before anything is changed. A process
+that dies leaves the note behind; the next one that comes this way puts the settings back.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from harness.core.errors import MachineError
+from harness.core.files import write_json
+
+_SYS = Path("/sys/class/block")
+IN_ORDER = {"scheduler": "none", "nomerges": "2"}
+"""Requests reach the driver one by one, in the order in which they were submitted."""
+
+
+def runtime_dir() -> Path:
+    """Where notes that must not outlive a boot are kept."""
+    user = os.geteuid()
+    base = "/run" if user == 0 else os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{user}")
+    return Path(base) / "kvflash-harness"
+
+
+@contextmanager
+def queue_settings(
+    disk: str, wanted: Mapping[str, str] = IN_ORDER, *, notes: Path | None = None
+) -> Iterator[dict[str, str]]:
+    """Set queue attributes of ``disk`` and put them back at the end.
+
+    Yields the values found before. Attributes that the device does not have are left out.
+    Settings that a dead process left on any device are restored first.
+
+    Raises
+    ------
+    MachineError
+        The kernel refuses a setting, or the note cannot be written.
+    """
+    folder = notes or runtime_dir()
+    restore_stale(folder)
+    found = {key: value for key in wanted if (value := _read(disk, key)) is not None}
+    changes = {key: wanted[key] for key, value in found.items() if value != wanted[key]}
+    if not changes:
+        yield found
+        return
+    note = folder / f"queue-{disk}.json"
+    _write_note(note, {**_owner(), "disk": disk, "set": changes, "found": found})
+    try:
+        for key, value in changes.items():
+            _write(disk, key, value)
+        yield found
+    finally:
+        _give_back(disk, changes, found)
+        note.unlink(missing_ok=True)
+
+
+def restore_stale(folder: Path | None = None) -> list[str]:
+    """Give back what processes that no longer live had set; names of those disks."""
+    restored = []
+    for note in sorted((folder or runtime_dir()).glob("queue-*.json")):
+        try:
+            record = json.loads(note.read_text())
+            if _is_alive(record["pid"], record["started"]):
+                continue
+            _give_back(record["disk"], record["set"], record["found"])
+            restored.append(record["disk"])
+        except (ValueError, KeyError, TypeError):
+            pass  # not a note of ours: drop it
+        except OSError as error:
+            raise MachineError(
+                f"cannot restore queue settings noted in {note}: {error}", fix="run as root"
+            ) from error
+        note.unlink(missing_ok=True)
+    return restored
+
+
+def _give_back(disk: str, changes: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Undo ``changes``, except where somebody has set something else since."""
+    for key, value in changes.items():
+        if _read(disk, key) == value:
+            _write(disk, key, found[key])
+
+
+def _read(disk: str, key: str) -> str | None:
+    try:
+        text = (_SYS / disk / "queue" / key).read_text().strip()
+    except OSError:
+        return None
+    return text.partition("[")[2].partition("]")[0] if "[" in text else text
+
+
+def _write(disk: str, key: str, value: str) -> None:
+    try:
+        (_SYS / disk / "queue" / key).write_text(value)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENODEV):
+            return  # the device is gone, and its settings with it
+        raise MachineError(
+            f"cannot set queue/{key} of {disk} to {value}: {error.strerror}",
+            fix="run as root" if error.errno in (errno.EACCES, errno.EPERM) else None,
+        ) from error
+
+
+def _write_note(note: Path, record: dict[str, Any]) -> None:
+    try:
+        note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_json(note, record)
+    except OSError as error:
+        raise MachineError(
+            f"cannot note the queue settings in {note.parent}: {error.strerror}",
+            fix="run as root",
+        ) from error
+
+
+def _owner() -> dict[str, int]:
+    return {"pid": os.getpid(), "started": _start_ticks(os.getpid()) or 0}
+
+
+def _is_alive(pid: int, started: int) -> bool:
+    return _start_ticks(pid) == started
+
+
+def _start_ticks(pid: int) -> int | None:
+    """When ``pid`` started, in clock ticks since boot: tells a process from a later namesake."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = text[text.rindex(")") + 2 :].split()
+    return int(fields[19]) if fields[0] not in "ZX" else None
