@@ -62,6 +62,9 @@ OPTIONAL: dict[str, pa.DataType] = {
 ``queue_depth`` requests in flight at issue, this one included; ``source`` rq, bio or nvme.
 """
 
+NO_CLOCK_NOTE = "the source has no clock: ts_ns counts requests"
+"""Note of a trace whose times mean nothing but an order (``has_clock``)."""
+
 FLAG_SYNC = 1
 FLAG_FUA = 2
 FLAG_META = 4
@@ -87,7 +90,8 @@ class DeviceMeta(Strict):
 class TraceMeta(Strict):
     """Metadata of a trace file; None where it was not measured or the source does not say.
 
-    ``started`` is UTC, ISO 8601. ``events_lost`` counts issues that the recorder missed.
+    ``started`` is UTC, ISO 8601; ``clock_zero_ns`` what the recorder's clock showed at ts_ns 0,
+    which aligns traces of one host exactly. ``events_lost`` counts issues that the recorder missed.
     ``source`` is "capture" or the name of the foreign format. ``history`` names every
     transform that was applied, oldest first; ``notes`` are for people.
     """
@@ -99,6 +103,7 @@ class TraceMeta(Strict):
     host: str | None = None
     command: str | None = None
     started: str | None = None
+    clock_zero_ns: int | None = None
     events_seen: int | None = None
     events_lost: int | None = None
     completions_lost: int | None = None
@@ -124,6 +129,11 @@ class TraceMeta(Strict):
                 f"{where}: trace schema version {version!r}, this program reads {SCHEMA_VERSION}"
             )
         return validate(data, cls, where)
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether ``ts_ns`` is time; else it numbers the requests."""
+        return NO_CLOCK_NOTE not in self.notes
 
     def noted(self, *notes: str) -> TraceMeta:
         """A copy with ``notes`` added."""
