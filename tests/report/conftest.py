@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.report import Run, open_run
+from harness.report import Run, build, open_run
+from harness.report.page import page
 from tests.report.made_run import make_run
 
 
@@ -20,3 +21,9 @@ def made_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(made_path: Path) -> Run:
     """The same run, opened."""
     return open_run(made_path)
+
+
+@pytest.fixture(scope="session")
+def made_html(made: Run) -> str:
+    """Its page."""
+    return page(made, build(made))
