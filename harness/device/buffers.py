@@ -12,12 +12,14 @@ import mmap
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.core.errors import MachineError, UsageError
+from harness.core.jit import kernels
 from harness.core.ops import PAGE_BYTES, SECTOR_BYTES
 from harness.core.units import format_size
+
+_kernel = kernels("device/buffers.py", "core/ops.py")
 
 HUGE_PAGE_BYTES = 2 << 20
 _MADV_HUGEPAGE, _MADV_COLLAPSE = 14, 25
@@ -122,7 +124,7 @@ class PayloadPool(AlignedPool):
         return int(count_wrong(words, 0, offset_bytes, data.size, expected, self.tag, self.words))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@_kernel
 def _mix(value: np.uint64) -> np.uint64:
     """splitmix64's finisher: neighbouring LBAs and sequences become unlike words."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -130,7 +132,7 @@ def _mix(value: np.uint64) -> np.uint64:
     return value ^ (value >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@_kernel
 def stamp_sectors(
     words: NDArray[np.uint64],
     start_bytes: int,
@@ -150,7 +152,7 @@ def stamp_sectors(
         words[at + 2] = np.uint64(first + sector) ^ _mix(~mask)
 
 
-@njit(cache=True, nogil=True)
+@_kernel
 def sector_sequence(
     words: NDArray[np.uint64], at: int, lba: int, tag: np.uint64, origin: NDArray[np.uint64]
 ) -> np.uint64:
@@ -173,7 +175,7 @@ def sector_sequence(
     return words[at + 1] ^ _mix(mask)
 
 
-@njit(cache=True, nogil=True)
+@_kernel
 def count_wrong(
     words: NDArray[np.uint64],
     start_bytes: int,

@@ -1,0 +1,59 @@
+"""How loops are compiled: once a machine, and again when any file that they use was edited.
+
+Numba's own cache looks only at the file of the outermost function, so a change in a helper of
+another file would leave stale machine code behind. Here the cache folder is named after the
+content of every file that a group of kernels is made of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba import njit
+from numba.core import config
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def kernels(*sources: str) -> Callable[[FunctionT], FunctionT]:
+    """A decorator that compiles to machine code, without Python's lock, kept between processes.
+
+    ``sources`` are the files and folders, relative to the package, that its kernels are made of.
+    Where no cache can be written, they are compiled anew in every process.
+    """
+    folder = _cache_folder(sources)
+
+    def kernel(function: FunctionT) -> FunctionT:
+        if folder is None:
+            return cast(FunctionT, njit(nogil=True)(function))
+        settings: Any = config  # numba reads the folder from here when it decorates
+        before = settings.CACHE_DIR
+        settings.CACHE_DIR = str(folder)
+        try:
+            return cast(FunctionT, njit(nogil=True, cache=True)(function))
+        finally:
+            settings.CACHE_DIR = before
+
+    return kernel
+
+
+def _cache_folder(sources: tuple[str, ...]) -> Path | None:
+    digest = hashlib.sha256(numba.__version__.encode())
+    for source in sources:
+        path = _PACKAGE / source
+        for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
+            digest.update(file.read_bytes())
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    name = f"{Path(sources[0]).stem}-{digest.hexdigest()[:16]}"
+    folder = Path(base) / "kvflash-harness" / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
