@@ -11,15 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.bench.background import Churn
-from harness.bench.drive import Engine
+from harness.bench.drive import Driven, Engine
 from harness.bench.fio import Fio
-from harness.bench.fiojobs import reference_job, replay_plan
+from harness.bench.fiojobs import replay_plan
 from harness.bench.grid import Placement, Read
-from harness.bench.placed import Placed, Region
+from harness.bench.placed import Placed
 from harness.bench.plans import Plan, interleave, make_plan
 from harness.core.units import format_size
 from harness.device.buffers import AlignedPool
 from harness.device.guard import Target
+
+LATENCY_POINTS = (50, 99, 99.9, 100)
+LATENCY_NAMES = ("p50", "p99", "p99.9", "max")
 
 
 @dataclass(frozen=True)
@@ -150,68 +153,18 @@ class PlanCell:
             engine.run_plan(plan, window=read.access == "window", staging=staging)
             for _ in range(passes)
         ]
-        seconds = sum(run.seconds for run in runs)
-        latencies = np.concatenate([run.latency_s for run in runs])
-        points = np.percentile(latencies, [50, 99, 99.9, 100]) * 1e6
-        return Sample(
-            plan.wanted_bytes * passes / seconds / 1e9, seconds,
-            dict(zip(("p50", "p99", "p99.9", "max"), points.tolist(), strict=True)),
-            sum(run.cpu_seconds for run in runs), plan.read_bytes * passes,
-        )  # fmt: skip
+        return ring_sample(runs, plan.wanted_bytes * passes, plan.read_bytes * passes)
 
 
-class ReferenceCell:
-    """A plain fio job in a region that holds data."""
-
-    def __init__(
-        self, bench: Bench, region: Region, pattern: str, direction: str, block_bytes: int,
-        queue_depth: int, threads: int = 1,
-    ) -> None:  # fmt: skip
-        self._bench, self._region = bench, region
-        self._pattern, self._direction = pattern, direction
-        self._block, self._depth, self._threads = block_bytes, queue_depth, threads
-        self._io_bytes = 0
-        self.id = reference_id(pattern, direction, block_bytes, queue_depth, threads)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        return {
-            "pattern": self._pattern,
-            "direction": self._direction,
-            "transport": "posix-direct",
-            "queue_depth": self._depth,
-            "threads": self._threads,
-            "engine": "fio/io_uring",
-            "request_bytes": float(self._block),
-            "commands": self._io_bytes // self._block,
-            "wanted_bytes": self._io_bytes,
-            "read_bytes": self._io_bytes,
-            "amplification": 1.0,
-        }
-
-    def sample(self) -> Sample:
-        if self._io_bytes == 0:
-            least = max(self._block * self._depth * self._threads, 8 << 20)
-            seconds = self._job(least)[1]
-            grown = int(least * max(1.0, self._bench.sample_seconds / seconds))
-            unit = self._block * self._threads
-            self._io_bytes = -(-grown // unit) * unit
-        return self._job(self._io_bytes)[0]
-
-    def _job(self, io_bytes: int) -> tuple[Sample, float]:
-        rw = {"read": "", "write": "write", "mixed": "rw"}[self._direction] or "read"
-        if self._pattern == "random":
-            rw = "rand" + rw
-        result = reference_job(
-            self._bench.fio, self._bench.target.path, rw=rw, block_bytes=self._block,
-            queue_depth=self._depth, region=(self._region.base, self._region.size_bytes),
-            io_bytes=io_bytes, threads=self._threads,
-        )  # fmt: skip
-        sample = Sample(
-            result.gbps, result.seconds, result.latency_us, result.cpu_seconds,
-            result.counted_bytes,
-        )  # fmt: skip
-        return sample, result.seconds
+def ring_sample(runs: list[Driven], wanted_bytes: int, read_bytes: int) -> Sample:
+    """One sample from several drives of our ring."""
+    seconds = sum(run.seconds for run in runs)
+    points = np.percentile(np.concatenate([run.latency_s for run in runs]), LATENCY_POINTS) * 1e6
+    return Sample(
+        wanted_bytes / seconds / 1e9, seconds,
+        dict(zip(LATENCY_NAMES, points.tolist(), strict=True)),
+        sum(run.cpu_seconds for run in runs), read_bytes,
+    )  # fmt: skip
 
 
 def plan_id(placement: Placement, read: Read, suffix: str = "") -> str:
@@ -220,17 +173,11 @@ def plan_id(placement: Placement, read: Read, suffix: str = "") -> str:
         placement.store, placement.model, f"{placement.context_tokens}tok",
         f"{placement.turns}turn", f"{placement.sessions}ses", f"age{placement.age:g}",
         read.access, f"qd{read.queue_depth}", read.transport,
-        "busy" if read.background_writes else "quiet", _size(read.read_bytes),
+        "busy" if read.background_writes else "quiet", size_label(read.read_bytes),
     ]  # fmt: skip
     return "/".join([*parts, *([suffix] if suffix else [])])
 
 
-def reference_id(
-    pattern: str, direction: str, block_bytes: int, queue_depth: int, threads: int
-) -> str:
-    """The name of a reference cell."""
-    return f"{pattern}/{direction}/{_size(block_bytes)}/qd{queue_depth}/{threads}thr"
-
-
-def _size(size_bytes: int) -> str:
+def size_label(size_bytes: int) -> str:
+    """``64KiB``, for names."""
     return format_size(size_bytes).replace(" ", "")

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.bench.cells import Bench, PlanCell, ReferenceCell, Runner, plan_id
+from harness.bench.cells import Bench, PlanCell, Runner, plan_id
 from harness.bench.drive import Engine
 from harness.bench.fio import Fio, find_fio
 from harness.bench.grid import Grid, Group, Placement, groups
 from harness.bench.journal import Journal
 from harness.bench.placed import WRITE_BYTES, WRITE_DEPTH, Placed, Region, needed_bytes
+from harness.bench.reference import ReferenceCell, RingSequential
 from harness.bench.results import BenchResult, Skipped
 from harness.bench.rounds import Budget, run_rounds
 from harness.bench.summary import summarise
@@ -156,7 +157,7 @@ class _Run:
             )
             self._skip(group, group.placements, reason, needed)
             return
-        cells: list[Runner] = list(self._anchors(bench, group))
+        cells = self._anchors(bench, group)
         base = self.reference.size_bytes
         for placement, size in zip(group.placements, sizes, strict=True):
             try:
@@ -177,12 +178,18 @@ class _Run:
             cells += [PlanCell(bench, placed, read, on_ring=True) for read in plain[:1]]
         return cells
 
-    def _anchors(self, bench: Bench, group: Group) -> list[ReferenceCell]:
+    def _anchors(self, bench: Bench, group: Group) -> list[Runner]:
+        """The device's own best for each engine that the group uses."""
         depth = max(read.queue_depth for read in group.reads)
-        return [
-            ReferenceCell(bench, self.reference, "sequential", "read", block, depth)
-            for block in self.grid.anchor_bytes
-        ]
+        cells: list[Runner] = []
+        for block in self.grid.anchor_bytes:
+            if any(PlanCell.by_fio(read) for read in group.reads):
+                cells.append(
+                    ReferenceCell(bench, self.reference, "sequential", "read", block, depth)
+                )
+            if self.grid.compare_engines or not all(PlanCell.by_fio(r) for r in group.reads):
+                cells.append(RingSequential(bench, self.reference, block, depth))
+        return cells
 
     def _reference_cells(self, bench: Bench) -> list[Runner]:
         return [

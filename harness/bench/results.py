@@ -27,7 +27,7 @@ class Cell(Record):
     """One cell: its parameters, its samples in the order they were taken, and their summary."""
 
     id: str
-    pattern: Literal["layout", "sequential", "random"]
+    pattern: Literal["layout", "sequential", "random", "copy"]
     direction: Literal["read", "write", "mixed"]
     layout: str | None = None
     model: str | None = None
@@ -118,7 +118,7 @@ class BenchResult(Record):
     device: dict[str, Any]
     stand_in: str | None = None
     fio_version: str
-    best_sequential: str | None = None
+    best_sequential: dict[str, str]
     cells: list[Cell]
     comparisons: list[Comparison]
     load: list[LoadPoint]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,16 @@ def summarise(
             taken = len(journal.of(name))
             left_out.append(Skipped(id=name, reason=f"none of {taken} repeats was left"))
             continue
-        cells.append(_cell(name, facts, journal.of(name), kept[name], kept.get(best or ""), grid))
+        cells.append(
+            _cell(
+                name,
+                facts,
+                journal.of(name),
+                kept[name],
+                kept.get(best.get(_family(facts), "")),
+                grid,
+            )
+        )
     asked = f"{grid.repeats} repeats were asked for, the time limit of {grid.budget_s} s came first"
     fewest = min((cell.gbps.n for cell in cells), default=0)
     return BenchResult(
@@ -65,7 +75,7 @@ def summarise(
         duration_s=duration_s,
         shortened=asked if cut and fewest < grid.repeats else None,
         host=host,
-        device=target.info.as_dict(),
+        device={**target.info.as_dict(), "firmware": _firmware(target.name)},
         stand_in=_stand_in(target),
         fio_version=fio_version,
         best_sequential=best,
@@ -84,14 +94,21 @@ def _kept(samples: dict[Key, Sample], grid: Grid) -> dict[Key, Sample]:
     return {keys[i]: samples[keys[i]] for i in within}
 
 
-def _best_sequential(journal: Journal, kept: dict[str, dict[Key, Sample]]) -> str | None:
-    """The sequential read cell with the highest median."""
-    medians = {
-        name: float(np.median([sample.gbps for sample in kept[name].values()]))
-        for name, facts in journal.facts.items()
-        if facts["pattern"] == "sequential" and facts["direction"] == "read" and kept[name]
-    }
-    return max(medians, key=lambda name: medians[name]) if medians else None
+def _best_sequential(journal: Journal, kept: dict[str, dict[Key, Sample]]) -> dict[str, str]:
+    """For each engine, the sequential read cell with the highest median."""
+    best: dict[str, tuple[float, str]] = {}
+    for name, facts in journal.facts.items():
+        if (facts["pattern"], facts["direction"]) != ("sequential", "read") or not kept[name]:
+            continue
+        median = float(np.median([sample.gbps for sample in kept[name].values()]))
+        engine = _family(facts)
+        best[engine] = max(best.get(engine, (0.0, "")), (median, name))
+    return {engine: name for engine, (_, name) in best.items()}
+
+
+def _family(facts: dict[str, Any]) -> str:
+    """Engines whose figures can be compared: fio's whichever kernel interface it uses."""
+    return str(facts["engine"]).partition("/")[0]
 
 
 def _cell(
@@ -166,6 +183,15 @@ def _comparisons(cells: list[Cell], kept: dict[str, dict[Key, Sample]]) -> list[
             )
         )
     return found
+
+
+def _firmware(name: str) -> str | None:
+    """Firmware revision of an NVMe or SCSI disk; None for what has none."""
+    for place in ("firmware_rev", "rev"):
+        file = Path("/sys/class/block") / name / "device" / place
+        if file.is_file():
+            return file.read_text().strip() or None
+    return None
 
 
 def _stand_in(target: Target) -> str | None:

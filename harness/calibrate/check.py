@@ -38,18 +38,27 @@ class Check:
         }
 
 
-def check(path: Path, *, now: datetime | None = None) -> Check:
-    """Check the file at ``path``; only an unreadable path raises (UsageError)."""
+def check(path: Path, *, max_age_days: int | None = None, now: datetime | None = None) -> Check:
+    """Check the file at ``path``; only an unreadable path raises (UsageError).
+
+    Measurements older than ``max_age_days`` are a problem, older than ``STALE_DAYS`` a warning.
+    """
     try:
         parsed = read(path)
     except InvalidCalibration as error:
         return Check(False, tuple(error.problems), ())
-    problems = tuple(sense(parsed.file))
+    today = now or datetime.now(UTC)
+    problems = list(sense(parsed.file))
+    age_days = (today - parsed.file.provenance.measured_to).days
+    if max_age_days is not None and age_days > max_age_days:
+        problems.append(
+            Problem("provenance.measured_to", f"measured {age_days} days ago, over {max_age_days}")
+        )
     warnings = [
         Problem(key, "unknown key of a newer version, skipped") for key in parsed.unknown_keys
     ]
-    warnings += doubts(parsed.file, now or datetime.now(UTC))
-    return Check(not problems, problems, tuple(warnings))
+    warnings += doubts(parsed.file, today)
+    return Check(not problems, tuple(problems), tuple(warnings))
 
 
 def sense(file: CalibrationFile) -> Iterator[Problem]:

@@ -65,11 +65,15 @@ def fit_bandwidth(
 
 
 def _fit(form: str, size: Floats, depth: Floats, gbps: Floats) -> Fitted:
-    parameters = _solve(form, size, depth, gbps)
+    names, starts = _starts(form, size, depth, gbps)
+    parameters = _solve(form, size, depth, gbps, names, starts)
+    near = [np.log([parameters[name] for name in names])]
     off = _predict(form, parameters, size, depth) / gbps - 1
     keep = ~np.eye(len(gbps), dtype=bool)
     left_out = [
-        _predict(form, _solve(form, size[k], depth[k], gbps[k]), size, depth)[i] / gbps[i] - 1
+        _predict(form, _solve(form, size[k], depth[k], gbps[k], names, near), size, depth)[i]
+        / gbps[i]
+        - 1
         for i, k in enumerate(keep)
     ]
     return Fitted(form, parameters, _rms(off), float(np.max(np.abs(off))), _rms(np.array(left_out)))
@@ -83,11 +87,12 @@ def _predict(form: str, parameters: dict[str, float], size: Floats, depth: Float
     return saturation_gbps(size, depth, parameters["b_max_gbps"], parameters["half_bytes"])
 
 
-def _solve(form: str, size: Floats, depth: Floats, gbps: Floats) -> dict[str, float]:
-    """Least squares of log rates over log parameters, from several starts."""
+def _solve(
+    form: str, size: Floats, depth: Floats, gbps: Floats, names: tuple[str, ...],
+    starts: list[Floats],
+) -> dict[str, float]:  # fmt: skip
+    """Least squares of log rates over log parameters, the best from several starts."""
     from scipy.optimize import least_squares
-
-    names, starts = _starts(form, size, depth, gbps)
 
     def off(logs: Floats) -> Floats:
         parameters = dict(zip(names, np.exp(logs).tolist(), strict=True))

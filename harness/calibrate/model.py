@@ -157,17 +157,6 @@ class BandwidthTerm(Figure):
     valid: dict[str, Range] = Field(description="request_bytes, queue_depth, threads.")
 
 
-class LayoutTerm(Figure):
-    """Delivered bandwidth of one layout by context length, and against the contiguous one."""
-
-    layout: str
-    access: str
-    model: str
-    transport: str
-    queue_depth: Annotated[int, Field(ge=1)]
-    points: list[LayoutPoint]
-
-
 class LayoutPoint(Figure):
     """One context length of a ``LayoutTerm``."""
 
@@ -177,6 +166,22 @@ class LayoutPoint(Figure):
     slowdown: Interval | None = Field(
         default=None, description="Time over the session-contiguous time, same run."
     )
+
+
+class LayoutTerm(Figure):
+    """Delivered bandwidth of one layout by context length, and against the contiguous one."""
+
+    layout: str
+    model: str
+    access: str
+    transport: str
+    engine: str
+    queue_depth: Annotated[int, Field(ge=1)]
+    turns: Natural
+    sessions: Natural
+    age: float
+    background_writes: bool
+    points: list[LayoutPoint]
 
 
 class HopTerm(Figure):
@@ -295,6 +300,3 @@ class CalibrationFile(Figure):
     waf_terms: list[WafTerm]
     endurance: list[EnduranceTerm]
     not_measured: list[NotMeasured]
-
-
-LayoutTerm.model_rebuild()

@@ -1,0 +1,109 @@
+"""The seed simulator's constants, and what takes their place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.bench.stats import Interval
+from harness.calibrate.model import BandwidthSample, Constant, HopTerm, WafSample
+
+SEED_B_SSD_GBPS = 10.0
+SEED_B_PCIE_GBPS = 50.0
+SEED_WAF = 1.0
+SEED_R_PREFILL_TOKENS_PER_S = 60_000.0
+"""Gandalf section 5.7; equations.md section 5."""
+
+_CONTIGUOUS = "session-contiguous"
+
+
+def constants(
+    bandwidth: Sequence[BandwidthSample], hops: Sequence[HopTerm], waf: Sequence[WafSample]
+) -> list[Constant]:
+    """All four constants, each replaced, imported or marked as not measured."""
+    return [_b_ssd(bandwidth), _b_pcie(hops), _waf(waf), _r_prefill()]
+
+
+def _b_ssd(bandwidth: Sequence[BandwidthSample]) -> Constant:
+    """The best restore of a contiguous session, else the best sequential read."""
+    reads = [b for b in bandwidth if b.direction == "read" and b.hop != "dram-to-gpu"]
+    quiet = [b for b in reads if not b.background_writes]
+    best = _best([b for b in quiet if b.layout == _CONTIGUOUS]) or _best(
+        [b for b in quiet if b.pattern == "sequential"]
+    )
+    if best is None:
+        return _missing("B_ssd", "GB/s", SEED_B_SSD_GBPS, "no read bandwidth was measured")
+    what = (
+        f"{best.layout}, {best.model}, {best.context_tokens} tokens, {best.access}"
+        if best.layout
+        else f"{best.pattern} read"
+    )
+    conditions = (
+        f"{what}; {best.request_bytes / 1024:.0f} KiB a command, depth {best.queue_depth}, "
+        f"{best.engine}, {best.transport}, {best.hop}"
+    )
+    return Constant(
+        name="B_ssd", unit="GB/s", seed=SEED_B_SSD_GBPS, status="measured", value=best.gbps,
+        conditions=conditions,
+    )  # fmt: skip
+
+
+def _best(samples: list[BandwidthSample]) -> BandwidthSample | None:
+    return max(samples, key=lambda sample: sample.gbps.median, default=None)
+
+
+def _b_pcie(hops: Sequence[HopTerm]) -> Constant:
+    for hop in hops:
+        if hop.hop == "dram-to-gpu":
+            return Constant(
+                name="B_pcie", unit="GB/s", seed=SEED_B_PCIE_GBPS, status="measured",
+                value=hop.gbps, conditions=hop.conditions,
+            )  # fmt: skip
+    return _missing("B_pcie", "GB/s", SEED_B_PCIE_GBPS, "no copy to a GPU was measured")
+
+
+def _waf(samples: Sequence[WafSample]) -> Constant:
+    """Device counters before FEMU before the model; steady before cumulative."""
+    rank = {"device-counters": 0, "femu": 1, "ftl-model": 2}
+    ordered = sorted(samples, key=lambda s: (s.steady is None, rank[s.source]))
+    if not ordered:
+        return _missing("WAF", "NAND bytes / host bytes", SEED_WAF, "no wear result was given")
+    sample = ordered[0]
+    value = sample.steady if sample.steady is not None else sample.cumulative
+    low = min(value, sample.low if sample.low is not None else value)
+    high = max(value, sample.high if sample.high is not None else value)
+    state = "steady" if sample.steady is not None else "cumulative, NOT steady"
+    store = f", store {sample.store}" if sample.store else ""
+    return Constant(
+        name="WAF",
+        unit="NAND bytes / host bytes",
+        seed=SEED_WAF,
+        status="modelled" if sample.source == "ftl-model" else "measured",
+        value=Interval(median=value, low=low, high=high, n=1),
+        conditions=f"{sample.source}, profile {sample.profile}, policy {sample.policy}{store}; "
+        f"{state}; the interval is the band over the order of requests",
+    )
+
+
+def _r_prefill() -> Constant:
+    return Constant(
+        name="R_prefill",
+        unit="tokens/s",
+        seed=SEED_R_PREFILL_TOKENS_PER_S,
+        status="imported",
+        value=None,
+        conditions="a property of model and GPU, never measured here: give your own, or take the "
+        "published simulator's",
+    )
+
+
+def _missing(name: str, unit: str, seed: float, reason: str) -> Constant:
+    return Constant.model_validate(
+        {
+            "name": name,
+            "unit": unit,
+            "seed": seed,
+            "status": "not-measured",
+            "value": None,
+            "conditions": reason,
+        }
+    )
