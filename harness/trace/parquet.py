@@ -261,7 +261,8 @@ def _file_batches(
     file: Path, columns: Sequence[str] | None, batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
     try:
-        with pq.ParquetFile(file) as source:
+        # Pre-buffering, the default, keeps every chunk ever read: memory would grow with the file.
+        with pq.ParquetFile(file, pre_buffer=False) as source:
             for batch in source.iter_batches(batch_size=batch_rows, columns=columns):
                 if columns is not None:
                     batch = batch.select(columns)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -171,3 +172,26 @@ def test_an_empty_trace_has_empty_bins(tmp_path: Path) -> None:
     bins = bin_trace(open_trace(tmp_path / "t.parquet"))
     assert bins.rows == 0
     assert bins.depth.quantile(0.5) == 0
+
+
+def test_memory_does_not_grow_with_the_trace(tmp_path: Path) -> None:
+    rows = 1 << 18
+    random = np.random.default_rng(1)
+    with TraceWriter(tmp_path / "t.parquet", TraceMeta(), durable=False) as writer:
+        for part in range(8):
+            writer.write(
+                {
+                    "ts_ns": np.arange(rows, dtype=np.int64) + part * rows,
+                    "op": np.ones(rows, np.uint8),
+                    "lba": random.integers(0, 1 << 40, rows).astype(np.uint64),
+                    "bytes": np.full(rows, 4096, np.uint64),
+                    "latency_ns": random.integers(0, 1 << 30, rows),
+                }
+            )
+    held = []
+    bin_trace(
+        open_trace(tmp_path / "t.parquet"),
+        lambda done, total, note="": held.append(pa.total_allocated_bytes()),
+    )
+    assert len(held) == 8
+    assert max(held) < held[0] + 2_000_000
