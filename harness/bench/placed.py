@@ -12,7 +12,7 @@ import numpy as np
 from harness.bench.drive import Engine
 from harness.bench.grid import Placement
 from harness.bench.plans import Ranges, by_layer
-from harness.bench.traffic import BLOCK_TOKENS, OTHERS_AT_ONCE, Traffic
+from harness.bench.traffic import BLOCK_TOKENS, OTHERS_AT_ONCE, OTHERS_TURNS, Traffic
 from harness.core.errors import UsageError
 from harness.core.ops import Op
 from harness.core.progress import Progress, quiet
@@ -129,9 +129,11 @@ def needed_bytes(placement: Placement) -> int:
     """Capacity that a store needs so that it holds the sessions and can be aged."""
     model = load_model(placement.model)
     each = session_bytes(placement, model) // placement.sessions
+    # A state a turn, and an extent has room for one: a hybrid session chains an extent a turn.
+    own, others = (placement.turns, OTHERS_TURNS) if model.state_bytes else (1, 1)
+    extents = placement.sessions * own + SPARE_SESSIONS * others
     # Ranges and states are padded to pages and slots have headers: a sixteenth covers that.
-    padded = (each + placement.turns * model.state_bytes) * 17 // 16
-    total = (placement.sessions + SPARE_SESSIONS) * padded + 2 * _SMALL_META_BYTES
+    total = extents * (each + model.state_bytes) * 17 // 16 + 2 * _SMALL_META_BYTES
     return -(-total // WRITE_BYTES) * WRITE_BYTES
 
 
