@@ -154,7 +154,7 @@ class BandwidthTerm(Figure):
     half_bytes: Positive | None = None
     residuals: Residuals
     n: Annotated[int, Field(ge=1)]
-    valid: dict[str, Range] = Field(description="request_bytes, queue_depth, threads.")
+    valid: dict[str, Range] = Field(description="request_bytes, commands_in_flight, threads.")
 
 
 class LayoutPoint(Figure):
