@@ -61,6 +61,10 @@ class Secrets:
         }
 
 
+class NotReady(Exception):
+    """The guest did not come up; the message says how far it came."""
+
+
 class Links:
     """The lines between us and one QEMU: control, the guest's progress, a port for SSH.
 
@@ -97,6 +101,27 @@ class Links:
         """PCI addresses of the drives, for the guest's configuration."""
         return " ".join(pci_address(index) for index in range(len(drives)))
 
+    def wait_ready(self, deadline: float) -> dict[str, str]:
+        """Follow the guest's progress until sshd listens; PCI address -> node of every drive.
+
+        NotReady if the guest gives up, ends, or is not there by ``deadline``.
+        """
+        nodes: dict[str, str] = {}
+        reached = "power on"
+        while True:
+            line = self.status_line(deadline)
+            if line is None:
+                raise NotReady(f"the guest did not come up (last seen: {reached})")
+            word, _, rest = line.partition(" ")
+            if word == "READY":
+                return nodes
+            if word == "FAIL":
+                raise NotReady(f"the guest gave up: {rest}")
+            if word == "DRIVE":
+                address, _, node = rest.partition(" ")
+                nodes[address] = node
+            reached = rest
+
     def status_line(self, deadline: float) -> str | None:
         """The guest's next progress line; None if QEMU ended or ``deadline`` passed."""
         while b"\n" not in self._buffer:
@@ -123,7 +148,7 @@ def qemu_argv(
     accelerator: Accelerator,
     kernel: Path,
     initrd: Path,
-    console: Path,
+    console: Path | str,
     links: Links,
     memory_bytes: int,
     cpus: int,

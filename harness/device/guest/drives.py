@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from harness.core.errors import MachineError
+from harness.core.units import format_size
 
 FEMU_BYTES_PER_RAW_PAGE = 80
 """FTL metadata per raw NAND page (measured 80.2 B on FEMU at 99ce4fb2b)."""
@@ -70,6 +74,21 @@ class FemuDrive:
 
 
 Drive = NvmeDrive | FemuDrive
+
+
+def backing_file(folder: Path, index: int, drive: Drive) -> Path:
+    """The sparse file behind a stock NVMe drive, made; MachineError if it could never fit."""
+    path = folder / f"drive{index}.img"
+    if isinstance(drive, NvmeDrive):
+        room = os.statvfs(folder)
+        if drive.size_bytes > room.f_bavail * room.f_frsize:
+            raise MachineError(
+                f"no room in {folder.parent} for a drive of {format_size(drive.size_bytes)}",
+                fix="set TMPDIR to a folder with more space, or use a smaller drive",
+            )
+        with path.open("wb") as file:
+            file.truncate(drive.size_bytes)
+    return path
 
 
 def pci_address(index: int) -> str:

@@ -23,15 +23,14 @@ from types import TracebackType
 from typing import Any
 
 from harness.core.errors import HarnessError, MachineError, MeasurementError
-from harness.core.units import format_size
 from harness.device.guest import keeper
 from harness.device.guest.accel import Accelerator, choose_accelerator
-from harness.device.guest.binary import find_qemu
-from harness.device.guest.boot import Links, Secrets, qemu_argv
+from harness.device.guest.binary import find_qemu, version_of
+from harness.device.guest.boot import Links, NotReady, Secrets, qemu_argv
 from harness.device.guest.diagnose import diagnose
-from harness.device.guest.drives import Drive
+from harness.device.guest.drives import Drive, backing_file
 from harness.device.guest.initramfs import initramfs
-from harness.device.guest.kernel import guest_kernel
+from harness.device.guest.kernel import GuestKernel, guest_kernel
 from harness.device.guest.memory import QEMU_OVERHEAD_BYTES, available_bytes, check_memory
 from harness.device.guest.qmp import Qmp
 from harness.device.guest.session import CommandTimeout, Completed, Session, connect_guest
@@ -84,7 +83,8 @@ class Guest:
         self.binary = binary or find_qemu({drive.device for drive in self.drives})
         self.memory_bytes = memory_bytes
         self.cpus = cpus
-        self.accelerator = accelerator or choose_accelerator(self.binary)
+        self.kernel: GuestKernel | None = None
+        self.accelerator = accelerator
         self.devices: tuple[str, ...] = ()
         self.port = port
         self._console_wanted = console
@@ -134,6 +134,9 @@ class Guest:
             available_bytes(),
             fix="use a smaller drive (--scale), or free memory",
         )
+        self.kernel = guest_kernel()
+        if self.accelerator is None:
+            self.accelerator = choose_accelerator(self.binary, self.kernel.image)
         clock = time.monotonic()
         tries = 1 if self.port else _PORT_TRIES
         for left in reversed(range(tries)):
@@ -213,6 +216,11 @@ class Guest:
             cwd=os.getcwd(),
         )
 
+    def runner(self, argv: Sequence[str]) -> bytes | None:
+        """For ``read_counters``: standard output, None if the command failed."""
+        done = self.run(argv, check=False)
+        return done.stdout if done.returncode == 0 else None
+
     def put(self, local: Path, remote: str) -> None:
         """Copy a file in. Files of the host from before the start are inside already."""
         self.session.put(local, remote)
@@ -234,9 +242,11 @@ class Guest:
         return path.read_text(errors="replace") if path and path.exists() else ""
 
     def facts(self) -> dict[str, Any]:
-        """Provenance for ``run.json``."""
+        """Provenance for ``run.json``; of a guest that was started."""
+        assert self.kernel is not None and self.accelerator is not None
         return {
-            "qemu": self.binary,
+            "qemu": version_of(self.binary),
+            "kernel": self.kernel.release,
             "accelerator": self.accelerator.name,
             "accelerator_why": self.accelerator.why,
             "memory_bytes": self.memory_bytes,
@@ -258,19 +268,22 @@ class Guest:
     def _start_once(self, deadline: float) -> None:
         self._state = tempfile.TemporaryDirectory(prefix="harness-guest-")
         folder = Path(self._state.name)
-        kernel = guest_kernel()
+        kernel, accelerator = self.kernel, self.accelerator
+        assert kernel is not None and accelerator is not None  # start() chose them
         secrets = Secrets.make()
         self._links = links = Links.make(self.port)
-        settings = {"KERNEL_TREE": str(kernel.tree), "DRIVES": links.drive_addresses(self.drives)}
+        settings = {
+            "KERNEL_TREE": str(kernel.tree),
+            "DRIVES": links.drive_addresses(self.drives),
+        }
         initrd = folder / "initrd"
         initrd.touch(0o600)
         initrd.write_bytes(initramfs(kernel, settings, secrets.guest_files()))
-        backing = [_backing_file(folder, index, drive) for index, drive in enumerate(self.drives)]
-        console = self._console_path
-        assert console is not None
+        backing = [backing_file(folder, index, drive) for index, drive in enumerate(self.drives)]
         argv = qemu_argv(
-            self.binary, self.accelerator, kernel.image, initrd, console, links, self.memory_bytes,
-            self.cpus, list(zip(self.drives, backing, strict=True)), self._kernel_args,
+            self.binary, accelerator, kernel.image, initrd, self._console_path or os.devnull,
+            links, self.memory_bytes, self.cpus, list(zip(self.drives, backing, strict=True)),
+            self._kernel_args,
         )  # fmt: skip
         with (folder / "qemu.log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -280,31 +293,16 @@ class Guest:
                 pass_fds=links.guest_fds(), start_new_session=True,
             )  # fmt: skip
         links.started()
-        nodes = self._wait_ready(links, deadline)
+        try:
+            nodes = links.wait_ready(deadline)
+        except NotReady as error:
+            raise self._failure(str(error)) from None
         self.devices = tuple(f"/dev/{nodes[address]}" for address in settings["DRIVES"].split())
         links.qmp.handshake()
         client = connect_guest(
             links.port, secrets.host_key, secrets.user_key, deadline - time.monotonic()
         )
         self._session = Session(client, self._explain)
-
-    def _wait_ready(self, links: Links, deadline: float) -> dict[str, str]:
-        """Read the guest's progress until READY; PCI address -> node of every drive."""
-        nodes: dict[str, str] = {}
-        reached = "power on"
-        while True:
-            line = links.status_line(deadline)
-            if line is None:
-                raise self._failure(f"the guest did not come up (last seen: {reached})")
-            word, _, rest = line.partition(" ")
-            if word == "READY":
-                return nodes
-            if word == "FAIL":
-                raise self._failure(f"the guest gave up: {rest}")
-            if word == "DRIVE":
-                address, _, node = rest.partition(" ")
-                nodes[address] = node
-            reached = rest
 
     def _explain(self, error: MeasurementError) -> HarnessError:
         """A slow command stays a slow command as long as the guest answers another one."""
@@ -328,18 +326,3 @@ class Guest:
         message = f"{what}: {found.cause}" + (f"\nconsole:\n{tail}" if tail else "")
         kind = MachineError if found.machine else GuestError
         return kind(message, fix=found.fix)
-
-
-def _backing_file(folder: Path, index: int, drive: Drive) -> Path:
-    """The sparse file behind a stock NVMe drive; MachineError if it could never fit."""
-    path = folder / f"drive{index}.img"
-    if drive.device == "nvme":
-        room = os.statvfs(folder)
-        if drive.size_bytes > room.f_bavail * room.f_frsize:
-            raise MachineError(
-                f"no room in {folder.parent} for a drive of {format_size(drive.size_bytes)}",
-                fix="set TMPDIR to a folder with more space, or use a smaller drive",
-            )
-        with path.open("wb") as file:
-            file.truncate(drive.size_bytes)
-    return path
