@@ -5,30 +5,35 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import struct
 import sys
 from typing import Any
 
+import filters
 import layout
-import sysblock
-from btf import Btf
+import tracefs
+from btf import Btf, BtfError
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_RAW_TRACEPOINT, _TRACEPOINT = 17, 5  # BPF_PROG_TYPE_...
+
 # Attached in this order: completions first, so that no issue is seen without its completion.
 _ALWAYS = (
     ("block_bio_backmerge", "on_bio_merge"),
     ("block_bio_frontmerge", "on_bio_merge"),
     ("block_split", "on_split"),
 )
-_BIOS = (("block_bio_complete", "on_bio_complete"), ("block_bio_queue", "on_bio_queue"))
+_PIDS = (("sched_process_fork", "on_fork"), ("sched_process_exit", "on_exit"))
+_BIO_ENDS = (("block_bio_complete", "on_bio_complete"),)
+_BIOS = (("block_bio_queue", "on_bio_queue"),)
+_NVME = (("nvme_setup_cmd", "on_nvme_setup"),)
 _REQUESTS = (
     ("block_rq_requeue", "on_requeue"),
     ("block_rq_merge", "on_request_merge"),
     ("block_rq_complete", "on_complete"),
     ("block_rq_issue", "on_issue"),
 )
-_PIDS = (("sched_process_fork", "on_fork"), ("sched_process_exit", "on_exit"))
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_FALLBACK = (("block_rq_complete", "on_complete"), ("block_rq_issue", "on_issue"))
 
 
 class AttachError(Exception):
@@ -49,153 +54,151 @@ def attach(arguments: argparse.Namespace, devices: list[dict]) -> dict:
             f"the ring is read without memory barriers, which {platform.machine()} needs",
             "capture on an x86-64 host",
         )
-    btf = Btf.load()
-    macros = {**layout.kernel_macros(btf), **_ring_macros(arguments), "N_DEVICES": len(devices)}
-    macros["CLASS_MASK"] = layout.class_mask(arguments.ops)
-    switches = _switches(arguments, devices)
-    text = _source(macros, switches, devices)
-    bpf = _compile(text)
-    _fill_pids(bpf, arguments.pid)
-    links = {
-        tracepoint: _attach_one(bpf, tracepoint, function)
-        for tracepoint, function in _programs(switches)
-    }
-    programs = {tracepoint: bpf.funcs[function.encode()].fd
-                for tracepoint, function in _programs(switches)}  # fmt: skip
+    btf = None
+    notes = []
+    if not arguments.no_btf:
+        try:
+            btf = Btf.load()
+        except BtfError as error:
+            notes.append(str(error))
+    parts = _attach_raw(btf, arguments, devices) if btf else _attach_fallback(arguments, devices)
+    for fd in (*(fd for _, fd in parts["links"]), *parts["programs"].values()):
+        os.set_inheritable(fd, True)
+    bpf = parts.pop("bpf")
     state = {
+        **parts,
         "ring_fd": bpf[b"ring"].map_fd,
-        "ring_bytes": int(macros["RING_PAGES"]) * _PAGE_BYTES,
+        "ring_bytes": _ring_pages(arguments) * _PAGE_BYTES,
         "counters_fd": bpf[b"counters"].map_fd,
-        "links": links,
-        "programs": programs,
         "devices": devices,
         "compress": arguments.compress,
-        "meaning": layout.meaning(btf),
-        "mode": "raw",
+        "notes": notes + parts["notes"],
     }
-    for fd in (state["ring_fd"], state["counters_fd"], *links.values(), *programs.values()):
-        os.set_inheritable(fd, True)
+    os.set_inheritable(state["ring_fd"], True)
+    os.set_inheritable(state["counters_fd"], True)
     return state
 
 
-def _switches(arguments: argparse.Namespace, devices: list[dict]) -> set[str]:
-    switches = set()
-    if any(not device["bio_based"] for device in devices):
-        switches.add("WANT_REQUESTS")
-    if arguments.bios or any(device["bio_based"] for device in devices):
-        switches.add("WANT_BIOS")
-    if arguments.pid:
-        switches |= {"FILTER_ISSUER", "FILTER_PID"}
+def _attach_raw(btf: Btf, arguments: argparse.Namespace, devices: list[dict]) -> dict:
+    on = filters.switches(arguments, devices)
+    macros = [f"#define {name} {value}" for name, value in layout.kernel_macros(btf).items()]
+    macros += [f"#define {name}" for name in sorted(on)]
+    macros.append(f"#define CLASS_MASK {layout.class_mask(arguments.ops)}")
     if arguments.cgroup:
-        switches |= {"FILTER_ISSUER", "FILTER_CGROUP"}
-    return switches
+        macros += filters.cgroup_macros(arguments.cgroup)
+    bpf = _compile("probe.bpf.c", macros, arguments, devices)
+    if arguments.pid:
+        table = bpf[b"pids"]
+        for pid in filters.descendants(arguments.pid):
+            table[table.Key(pid)] = table.Leaf(1)
+    links: list[tuple[str, int]] = []
+    programs: dict[str, int] = {}
+    notes = []
+    for tracepoint, function in _wanted(on):
+        program = _load(bpf, function, _RAW_TRACEPOINT)
+        fd = _bcc().lib.bpf_attach_raw_tracepoint(program.fd, tracepoint.encode())
+        if fd >= 0:
+            links.append((function, fd))
+            programs[function] = program.fd
+        elif tracepoint == "nvme_setup_cmd":
+            notes.append("no tracepoint nvme_setup_cmd: passthrough commands have no address")
+        else:
+            raise AttachError(f"the kernel has no raw tracepoint {tracepoint}")
+    return {
+        "bpf": bpf, "links": links, "programs": programs, "notes": notes,
+        "meaning": layout.meaning(btf), "mode": "raw",
+    }  # fmt: skip
 
 
-def _programs(switches: set[str]) -> list[tuple[str, str]]:
+def _wanted(on: set[str]) -> list[tuple[str, str]]:
     programs = list(_ALWAYS)
-    if "FILTER_PID" in switches:
+    if "FILTER_PID" in on:
         programs += _PIDS
-    if switches & {"WANT_BIOS", "FILTER_ISSUER"}:
+    if "BIO_BASED" in on:
+        programs += _BIO_ENDS
+    if on & {"WANT_BIOS", "FILTER_ISSUER"}:
         programs += _BIOS
-    if "WANT_REQUESTS" in switches:
+    if "WANT_NVME" in on:
+        programs += _NVME
+    if "WANT_REQUESTS" in on:
         programs += _REQUESTS
     return programs
 
 
-def _ring_macros(arguments: argparse.Namespace) -> dict[str, int]:
-    pages = max(1, int(arguments.ring_mib * (1 << 20)) // _PAGE_BYTES)
-    return {"RING_PAGES": 1 << (pages.bit_length() - 1)}
-
-
-def _source(macros: dict[str, int], switches: set[str], devices: list[dict]) -> str:
-    lines = [f"#define {name} {value}" for name, value in macros.items()]
-    lines += [f"#define {name}" for name in sorted(switches)]
-    lines += _device_macros(devices)
-    for name in ("record.h", "probe.bpf.c"):
-        with open(os.path.join(HERE, name)) as file:
-            lines.append(file.read())
-    return "\n".join(lines)
-
-
-def _device_macros(devices: list[dict]) -> list[str]:
-    numbers = " ".join(
-        f"if ((dev_) == {device['dev']}U) return {index};" for index, device in enumerate(devices)
-    )
-    ranges = " ".join(
-        f"if ((device_) == {index} && (bytes_) && ((sector_) < {device['first_sector']}ULL || "
-        f"(sector_) >= {device['first_sector'] + device['sectors']}ULL)) return 0;"
-        for index, device in enumerate(devices)
-        if device["first_sector"] is not None
-    )
-    lines = [
-        f"#define MATCH_DEVICE_NUMBER(dev_) {numbers}",
-        f"#define MATCH_SECTORS(device_, sector_, bytes_) {ranges}",
-    ]
-    names = " ".join(
-        _name_match(name, device["dev"], index)
-        for index, device in enumerate(devices)
-        for name in device["hidden_paths"]
-    )
-    if names:
-        lines.append(f"#define MATCH_DISK_NAME(name_, dev_) {names}")
-    return lines
-
-
-def _name_match(name: str, head: int, index: int) -> str:
-    """Recognise a hidden path by its name and report it as the head that users know."""
-    first, second = struct.unpack("<QQ", name.encode().ljust(16, b"\0"))
-    return (
-        f"if ((name_)[0] == {first}ULL && (name_)[1] == {second}ULL) "
-        f"{{ (dev_) = {head}U; return {index}; }}"
-    )
-
-
-def _compile(text: str) -> Any:
+def _attach_fallback(arguments: argparse.Namespace, devices: list[dict]) -> dict:
+    if arguments.pid or arguments.cgroup or arguments.ops or arguments.bios:
+        raise AttachError("filters and bios need the kernel's BTF", "use a kernel with BTF")
+    if any(device["bio_based"] or device["hidden_paths"] for device in devices):
+        raise AttachError("a device without requests of its own needs the kernel's BTF",
+                          "use a kernel with BTF")  # fmt: skip
     try:
-        from bcc import BPF
+        with tracefs.mounted() as folder:
+            macros = _fallback_macros(folder)
+            bpf = _compile("fallback.bpf.c", macros, arguments, devices)
+            links: list[tuple[str, int]] = []
+            programs: dict[str, int] = {}
+            for tracepoint, function in _FALLBACK:
+                program = _load(bpf, function, _TRACEPOINT)
+                fd = _bcc().lib.bpf_attach_tracepoint(program.fd, b"block", tracepoint.encode())
+                if fd < 0:
+                    raise AttachError(f"cannot attach to the tracepoint {tracepoint}")
+                links.append((function, fd))
+                programs[function] = program.fd
+    except tracefs.TracefsError as error:
+        raise AttachError(str(error), "mount -t tracefs tracefs /sys/kernel/tracing") from error
+    return {
+        "bpf": bpf, "links": links, "programs": programs, "notes": [], "meaning": None,
+        "mode": "tracepoint",
+    }  # fmt: skip
+
+
+def _fallback_macros(folder: str) -> list[str]:
+    macros = []
+    for prefix, fields in (
+        ("ISSUE", ("DEV", "SECTOR", "NR_SECTOR", "RWBS")),
+        ("COMPLETE", ("DEV", "SECTOR", "NR_SECTOR", "RWBS", "ERROR")),
+    ):
+        offsets = tracefs.field_offsets(folder, f"block_rq_{prefix.lower()}")
+        macros += [f"#define {prefix}_{name} {offsets[name]}" for name in fields]
+    return macros
+
+
+def _compile(
+    name: str, macros: list[str], arguments: argparse.Namespace, devices: list[dict]
+) -> Any:
+    lines = [*macros, *filters.device_macros(devices)]
+    lines.append(f"#define RING_PAGES {_ring_pages(arguments)}")
+    for part in ("record.h", name):
+        with open(os.path.join(HERE, part)) as file:
+            lines.append(file.read())
+    try:
+        return _bcc().BPF(text="\n".join(lines).encode())
+    except Exception as error:
+        if os.geteuid() != 0:
+            raise AttachError("loading a probe needs root", "run it with sudo") from error
+        raise AttachError(f"the probe does not compile: {error}") from error
+
+
+def _load(bpf: Any, function: str, kind: int) -> Any:
+    try:
+        return bpf.load_func(function.encode(), kind)
+    except Exception as error:
+        if os.geteuid() != 0:
+            raise AttachError("loading a probe needs root", "run it with sudo") from error
+        raise AttachError(f"the kernel refuses the probe: {error}") from error
+
+
+def _ring_pages(arguments: argparse.Namespace) -> int:
+    """The largest power of two that is not more than what was asked for."""
+    pages = max(1, int(arguments.ring_mib * (1 << 20)) // _PAGE_BYTES)
+    return 1 << (pages.bit_length() - 1)
+
+
+def _bcc() -> Any:
+    try:
+        import bcc
     except ImportError as error:
         raise AttachError(
             f"{sys.executable} has no bcc: {error}", "apt-get install python3-bpfcc"
         ) from error
-    try:
-        return BPF(text=text.encode(), cflags=["-Wno-macro-redefined"])
-    except Exception as error:
-        if os.geteuid() != 0:
-            raise AttachError("loading a probe needs root", "run it with sudo") from error
-        raise AttachError(f"the probe does not compile or load: {error}") from error
-
-
-def _attach_one(bpf: Any, tracepoint: str, function: str) -> int:
-    loaded = bpf.load_func(function.encode(), 17)  # BPF_PROG_TYPE_RAW_TRACEPOINT
-    from bcc import lib
-
-    fd = lib.bpf_attach_raw_tracepoint(loaded.fd, tracepoint.encode())
-    if fd < 0:
-        raise AttachError(f"the kernel has no raw tracepoint {tracepoint}")
-    return int(fd)
-
-
-def _fill_pids(bpf: Any, roots: list[int]) -> None:
-    if not roots:
-        return
-    table = bpf[b"pids"]
-    for pid in descendants(roots):
-        table[table.Key(pid)] = table.Leaf(1)
-
-
-def descendants(roots: list[int]) -> set[int]:
-    """``roots`` and all their living children, by /proc."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            # The command name may hold spaces and parentheses; the parent is the 2nd word after it.
-            words = sysblock.read_line(f"/proc/{name}/stat").rpartition(")")[2].split()
-            if len(words) > 1:
-                children.setdefault(int(words[1]), []).append(int(name))
-    found, todo = set(), list(roots)
-    while todo:
-        pid = todo.pop()
-        if pid not in found:
-            found.add(pid)
-            todo += children.get(pid, [])
-    return found
+    return bcc

@@ -22,6 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 import attach  # noqa: E402
+import filters  # noqa: E402
 import frames  # noqa: E402
 import headers  # noqa: E402
 import sysblock  # noqa: E402
@@ -39,7 +40,6 @@ def parse_arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--ring-mib", type=float, default=32, help="a power of two of pages")
     parser.add_argument("--compress", action="store_true", help="for a stream over a network")
     parser.add_argument("--no-btf", action="store_true", help="tracepoint arguments only")
-    parser.add_argument("--count-only", action="store_true", help="count in the kernel, no records")
     parser.add_argument("--cache", help="folder for a header tree")
     return parser.parse_args(words)
 
@@ -53,7 +53,7 @@ def main() -> int:
         if tree:
             os.environ["BCC_KERNEL_SOURCE"] = tree
         state = attach.attach(arguments, devices)
-    except sysblock.DeviceError as error:
+    except (sysblock.DeviceError, filters.FilterError) as error:
         return _fail(str(error), 2)
     except headers.HeadersError as error:
         return _fail(str(error), 3, "apt-get install linux-headers-amd64")

@@ -136,24 +136,31 @@ static __always_inline void note_bio(u64 bio) {
 }
 #endif
 
-/* Fill in who issued; 0 if the issuer is not wanted. Remembers the answer for the completion. */
-static __always_inline int wanted_issuer(u64 key, u64 bio, struct issuer *who) {
+/* Fill in who issued; 0 if the issuer is not wanted. */
+static __always_inline int wanted_issuer(u64 bio, struct issuer *who) {
 #ifdef FILTER_ISSUER
-    u8 yes = 1;
     struct issuer *owner = owned_bios.lookup(&bio);
     if (owner) {
         *who = *owner;
-    } else if (current_is_wanted()) {
-        current_issuer(who);
-    } else {
-        accepted.delete(&key);
-        return 0;
+        return 1;
     }
-    accepted.update(&key, &yes);
-#else
-    current_issuer(who);
+    if (!current_is_wanted())
+        return 0;
 #endif
+    current_issuer(who);
     return 1;
+}
+
+/* Remember for the completion, which comes from elsewhere, whether the issue was wanted. */
+static __always_inline int remember(u64 key, int wanted) {
+#ifdef FILTER_ISSUER
+    u8 yes = 1;
+    if (wanted)
+        accepted.update(&key, &yes);
+    else
+        accepted.delete(&key);
+#endif
+    return wanted;
 }
 
 static __always_inline int was_accepted(u64 key) {
@@ -164,9 +171,10 @@ static __always_inline int was_accepted(u64 key) {
 #endif
 }
 
-static __always_inline void forget(u64 key) {
+static __always_inline void forget(u64 key, u64 bio) {
 #ifdef FILTER_ISSUER
     accepted.delete(&key);
+    owned_bios.delete(&bio);
 #endif
 }
 
@@ -220,7 +228,7 @@ int on_issue(struct bpf_raw_tracepoint_args *ctx) {
     u64 sector = IN_VIEW(u64, view, REQUEST_SECTOR);
     if (!wanted_operation(cmd_flags) || !wanted_address(device, sector, bytes))
         return 0;
-    if (!wanted_issuer(key, IN_VIEW(u64, view, REQUEST_BIO), &who))
+    if (!remember(key, wanted_issuer(IN_VIEW(u64, view, REQUEST_BIO), &who)))
         return 0;
     emit_issue(ISSUE, now, key, sector, bytes, dev, cmd_flags, &who);
     return 0;
@@ -244,7 +252,7 @@ int on_complete(struct bpf_raw_tracepoint_args *ctx) {
         return 0;
     }
     if (last)
-        forget(key);
+        forget(key, IN_VIEW(u64, view, REQUEST_BIO));
     emit_end(last ? COMPLETE : COMPLETE_PART, now, key, sector, bytes, dev, cmd_flags,
              ctx->args[COMPLETE_STATUS]);
     return 0;
@@ -295,6 +303,12 @@ int on_split(struct bpf_raw_tracepoint_args *ctx) {
     return 0;
 }
 
+#ifdef BIO_BASED
+#define BIO_WANTED(key, who) remember(key, wanted_issuer(key, who))
+#else /* such bios end inside their requests, where nothing would forget them again */
+#define BIO_WANTED(key, who) wanted_issuer(key, who)
+#endif
+
 #if defined(WANT_BIOS) || defined(FILTER_ISSUER)
 int on_bio_queue(struct bpf_raw_tracepoint_args *ctx) {
     u64 now = bpf_ktime_get_ns(), key = ctx->args[BIO_QUEUE_BIO];
@@ -310,28 +324,25 @@ int on_bio_queue(struct bpf_raw_tracepoint_args *ctx) {
     u32 cmd_flags = FIELD(u32, key, BIO_OPF), bytes = FIELD(u32, key, BIO_SIZE);
     u64 sector = FIELD(u64, key, BIO_SECTOR);
     if (wanted_operation(cmd_flags) && wanted_address(device, sector, bytes) &&
-        wanted_issuer(key, key, &who))
+        BIO_WANTED(key, &who))
         emit_issue(BIO_ISSUE, now, key, sector, bytes, dev, cmd_flags, &who);
 #endif
     return 0;
 }
+#endif
 
+#ifdef BIO_BASED
 int on_bio_complete(struct bpf_raw_tracepoint_args *ctx) {
     u64 now = bpf_ktime_get_ns(), key = ctx->args[BIO_COMPLETE_BIO];
     u32 dev;
     int device = traced_device(bio_disk((void *)key), &dev);
     if (device < 0)
         return 0;
-#ifdef WANT_BIOS
     /* A completed bio has moved past its sectors, so only the key can pair it. */
     u32 cmd_flags = FIELD(u32, key, BIO_OPF);
     if (wanted_operation(cmd_flags) && was_accepted(key))
         emit_end(BIO_COMPLETE, now, key, 0, 0, dev, cmd_flags, FIELD(u8, key, BIO_STATUS));
-    forget(key);
-#endif
-#ifdef FILTER_ISSUER
-    owned_bios.delete(&key);
-#endif
+    forget(key, key);
     return 0;
 }
 #endif

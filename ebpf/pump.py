@@ -34,9 +34,10 @@ _DEVICE_COUNTERS = (
     "requeues", "request_merges", "bio_merges", "splits",
     *(f"rejected_{letter}_{what}" for letter in "RWDFZN" for what in ("requests", "sectors")),
 )  # fmt: skip
+_ISSUES = ("on_issue", "on_bio_queue")
 _MISSED = {
-    "block_rq_issue": "issues", "block_bio_queue": "bio_issues",
-    "block_rq_complete": "completions", "block_bio_complete": "bio_completions",
+    "on_issue": "issues", "on_complete": "completions",
+    "on_bio_queue": "bio_issues", "on_bio_complete": "bio_completions",
 }  # fmt: skip
 
 
@@ -97,18 +98,22 @@ class Pump:
             if not self._forward():
                 self._wait()
         self._sender.message(frames.STOP, {"devices": self._snapshots()})
-        for tracepoint in ("block_rq_issue", "block_bio_queue"):
-            if tracepoint in self._state["links"]:
-                os.close(self._state["links"].pop(tracepoint))
+        self._detach(_ISSUES)
         deadline = time.monotonic() + _DRAIN_S
         while time.monotonic() < deadline and self._in_flight():
             if not self._forward():
                 time.sleep(0.001)
-        for fd in self._state["links"].values():
-            os.close(fd)
+        self._detach(None)
         while self._forward():
             pass
         self._sender.message(frames.END, self._end())
+
+    def _detach(self, functions: tuple[str, ...] | None) -> None:
+        """Close the links of ``functions`` (all if None)."""
+        for link in self._state["links"][:]:
+            if functions is None or link[0] in functions:
+                os.close(link[1])
+                self._state["links"].remove(link)
 
     def _forward(self) -> bool:
         """Send what is ready; False if that was little enough to rest."""
@@ -156,10 +161,20 @@ class Pump:
             "clock": {"realtime_ns": real, "monotonic_ns": mono},
             "mode": self._state["mode"],
             "meaning": self._state["meaning"],
+            "notes": self._state["notes"],
             "devices": [
                 {**device, "facts": sysblock.facts(device["name"]), **snapshot}
                 for device, snapshot in zip(self._state["devices"], self._snapshots(), strict=True)
             ],
+        }
+
+    def _missed(self) -> dict[str, int | None]:
+        """Events whose program was still busy with another one on that CPU."""
+        programs = self._state["programs"]
+        return {
+            name: bpfsys.recursion_misses(programs[function])
+            for function, name in _MISSED.items()
+            if function in programs
         }
 
     def _end(self) -> dict:
@@ -167,17 +182,15 @@ class Pump:
         per_cpu = {
             name: bpfsys.percpu_values(fd, slot) for slot, name in enumerate(_PROBE_COUNTERS)
         }
-        missed = {
-            name: bpfsys.recursion_misses(self._state["programs"][tracepoint])
-            for tracepoint, name in _MISSED.items()
-            if tracepoint in self._state["programs"]
-        }
         usage = os.times()
         return {
             "recorded": self._ring.recorded,
             "forwarded": self._ring.position // frames.RECORD_BYTES,
             "ring_full_per_cpu": per_cpu,
-            "missed": missed,
+            "missed": self._missed(),
+            "inflight": [
+                sum(sysblock.snapshot(d["name"])["inflight"]) for d in self._state["devices"]
+            ],
             "devices": [self._device_counters(i) for i in range(len(self._state["devices"]))],
             "cpu_s": usage.user + usage.system - self._cpu_before_s,
         }

@@ -22,6 +22,10 @@ class TraceOptions:
         Processes, with the children they have and will have.
     cgroup
         Path of a cgroup v2 folder, with those below it.
+    bios
+        Record bios too, before splitting and merging, in a second trace ``OUT.bios.parquet``.
+    btf
+        Without it the probe does as on a kernel that has no type information.
     ring_mib
         Size of the ring buffer; what does not fit while the reader is slow is lost and counted.
     """
@@ -30,6 +34,8 @@ class TraceOptions:
     operations: str = ""
     pids: tuple[int, ...] = ()
     cgroup: str | None = None
+    bios: bool = False
+    btf: bool = True
     ring_mib: float = 32.0
 
     def __post_init__(self) -> None:
@@ -59,6 +65,8 @@ class TraceOptions:
             words += ["--pid", str(pid)]
         if self.operations:
             words += ["--ops", self.operations]
+        words += ["--bios"] if self.bios else []
+        words += [] if self.btf else ["--no-btf"]
         if self.cgroup:
             words += ["--cgroup", self.cgroup]
         return words

@@ -27,7 +27,7 @@ MAX_BATCH = 1 << (_POSITION_BITS - 1)
 _STRAGGLER_NS = 50_000_000
 MAX_WAITING = 1 << 20
 
-_ISSUED, _ENDED, _REQUEUED = 0, 1, 2
+_ISSUED, _ENDED, _REQUEUED, _STRAY = 0, 1, 2, 3
 _OPEN, _CLOSED, _DROPPED = 0, 1, 2
 
 _COLUMNS: dict[str, type[np.generic]] = {
@@ -72,12 +72,25 @@ def _empty() -> Rows:
 
 
 class Pairer:
-    """Pairs one kind of events: requests, or bios."""
+    """Pairs one kind of events: requests, or bios.
 
-    def __init__(self, issue: Kind, complete: Kind, comm_codes: CommTable) -> None:
+    ``complete`` is None for events that have no completion of their own; then every row is
+    finished as it comes, without latency and depth. ``fixed`` says for each low byte of
+    ``cmd_flags`` whether such requests complete at the sectors of their issue, so that pairs can be
+    checked; None if completions have no sectors.
+    """
+
+    def __init__(
+        self,
+        issue: Kind,
+        complete: Kind | None,
+        comm_codes: CommTable,
+        fixed: npt.NDArray[np.bool_] | None,
+    ) -> None:
         self._issue = issue
         self._complete = complete
         self._comm = comm_codes
+        self._fixed = fixed
         self._rows = _empty()
         self._open_keys = np.empty(0, np.uint64)
         self._open_rows = np.empty(0, np.int64)
@@ -90,7 +103,9 @@ class Pairer:
     def add(self, slots: npt.NDArray[np.void]) -> None:
         """Take events in stream order; at most MAX_BATCH at once, as SLOT_DTYPE."""
         kinds = (slots["kind_sector"] >> KIND_SHIFT).astype(np.uint8)
-        wanted = (kinds == self._issue) | (kinds == self._complete)
+        wanted = kinds == self._issue
+        if self._complete is not None:
+            wanted |= kinds == self._complete
         if self._issue == Kind.ISSUE:
             wanted |= kinds == Kind.REQUEUE
         if not wanted.all():
@@ -100,7 +115,8 @@ class Pairer:
         types = np.where(kinds == self._issue, _ISSUED, _ENDED).astype(np.uint8)
         types[kinds == Kind.REQUEUE] = _REQUEUED
         self._append_issues(slots[types == _ISSUED])
-        self._pair(slots, types)
+        if self._complete is not None:
+            self._pair(slots, types)
         self._newest_ns = max(self._newest_ns, int(slots["ts_ns"].max()))
 
     def _append_issues(self, issues: npt.NDArray[np.void]) -> None:
@@ -131,19 +147,20 @@ class Pairer:
         row_of[fresh] = np.arange(len(self._rows["ts_ns"]) - len(fresh), len(self._rows["ts_ns"]))
 
         order, same_as_next = _by_key(keys)
-        kind = types[order]
+        kind = types[order]  # a copy, which _unmatch may correct
         next_kind = np.append(kind[1:], 255)
         next_kind[~same_as_next] = 255
         after_issue = np.append(False, same_as_next[:-1] & (kind[:-1] == _ISSUED))
         issued = kind == _ISSUED
 
+        self._unmatch(order, kind, next_kind, row_of, slots, carried)
         paired = np.flatnonzero(issued & (next_kind == _ENDED))
         self._close(row_of[order[paired]], slots, order[paired + 1] - carried)
         requeued = order[issued & (next_kind == _REQUEUED)]
         self._rows["state"][row_of[requeued]] = _DROPPED
         reissued = order[issued & (next_kind == _ISSUED)]
         self._presume(row_of[reissued])
-        stray = order[(kind == _ENDED) & ~after_issue] - carried
+        stray = order[(kind == _STRAY) | ((kind == _ENDED) & ~after_issue)] - carried
         still_open = np.sort(order[issued & (next_kind == 255)])
 
         left = np.zeros(len(keys), np.int64)
@@ -158,12 +175,37 @@ class Pairer:
         self.counts.requeued += len(requeued)
         self.counts.reissued += len(reissued)
 
+    def _unmatch(
+        self,
+        order: npt.NDArray[np.int64],
+        kind: npt.NDArray[np.uint8],
+        next_kind: npt.NDArray[np.uint8],
+        row_of: npt.NDArray[np.int64],
+        slots: npt.NDArray[np.void],
+        carried: int,
+    ) -> None:
+        """Take apart what is paired by address but does not end at the same sector.
+
+        That happens where events were lost: the completion is that of a later request, or of a
+        carrier of a flush. A request that completes in parts ends where it should.
+        """
+        if self._fixed is None:
+            return
+        first = np.flatnonzero((kind == _ISSUED) & (next_kind == _ENDED))
+        rows, ends = row_of[order[first]], order[first + 1] - carried
+        issued_end = self._rows["sector"][rows] + (self._rows["bytes"][rows] >> np.uint32(9))
+        sector = slots["kind_sector"][ends] & SECTOR_MASK
+        ended = sector + (slots["bytes"][ends] >> np.uint32(9))
+        fixed = self._fixed[self._rows["cmd_flags"][rows] & np.uint32(0xFF)]
+        wrong = first[fixed & (issued_end != ended)]
+        next_kind[wrong] = _ISSUED
+        kind[wrong + 1] = _STRAY
+
     def _close(
         self, rows: npt.NDArray[np.int64], slots: npt.NDArray[np.void], ends: npt.NDArray[np.int64]
     ) -> None:
-        finished = slots[ends]
-        self._rows["latency_ns"][rows] = finished["ts_ns"] - self._rows["ts_ns"][rows]
-        self._rows["status"][rows] = finished["pid"]
+        self._rows["latency_ns"][rows] = slots["ts_ns"][ends] - self._rows["ts_ns"][rows]
+        self._rows["status"][rows] = slots["pid"][ends]
         self._rows["state"][rows] = _CLOSED
 
     def _presume(self, rows: npt.NDArray[np.int64]) -> None:

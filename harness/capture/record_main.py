@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--command", default="")
     parser.add_argument("--filtered", action="store_true")
+    parser.add_argument("--bios", action="store_true")
     arguments = parser.parse_args()
     try:
         _say({"result": record(sys.stdin.fileno(), arguments)})
@@ -43,8 +44,13 @@ def record(fd: int, arguments: argparse.Namespace) -> dict[str, Any]:
         raise _as_error(content)
     if kind != stream.HELLO:
         raise MeasurementError("the probe ended before it was attached")
-    recorder = Recorder(content, arguments.out, arguments.command, arguments.filtered)
-    with recorder.writer:
+    with Recorder(
+        content,
+        arguments.out,
+        arguments.command,
+        filtered=arguments.filtered,
+        bios=arguments.bios,
+    ) as recorder:
         _say({"ready": content})
         for kind, content in items:
             recorder.take(kind, content)

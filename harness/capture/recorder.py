@@ -1,69 +1,103 @@
-"""From the loader's stream to a trace file: a process of its own.
-
-``python -m harness.capture.recorder OPTIONS < stream`` prints one JSON line once the probe is
-attached and one with the result at the end. Being a process of its own, it does not share the
-interpreter with the traced work, has its own memory bound, and completes the trace even when
-whoever started it is killed.
-"""
+"""From the loader's messages to a trace and its verdict."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from harness.capture import stream
-from harness.capture.pairing import MAX_BATCH, CommTable, Pairer, Rows
+from harness.capture import fifo, stream
+from harness.capture.lane import Lane
+from harness.capture.pairing import MAX_BATCH, Rows
 from harness.capture.records import KIND_SHIFT, Decoder, Kind
 from harness.capture.verdict import Evidence, Judgement, judge
 from harness.capture.witness import Witness
-from harness.core.ops import OP_LETTERS
-from harness.trace.parquet import TraceWriter
+from harness.core.errors import UsageError
 from harness.trace.schema import DeviceMeta, TraceMeta
 
-_OPTIONAL = ("queue_depth", "source")
-# How much of a quiet recording a kill -9 can take with it.
-_SEGMENT_S = 10.0
-_NO_SECTOR = np.uint64((1 << 56) - 1)
+
+def bios_path(out: Path) -> Path:
+    """Where the view before splitting goes that belongs to the trace ``out``."""
+    return out.with_name(f"{out.stem}.bios{out.suffix}")
 
 
 class Recorder:
-    """Takes what ``stream.batches`` yields, writes the trace, and judges it at the end."""
+    """Takes what ``stream.batches`` yields and writes the trace; use as a context manager.
 
-    def __init__(self, hello: Mapping[str, Any], out: Path, command: str, filtered: bool) -> None:
+    Parameters
+    ----------
+    hello
+        The loader's first message.
+    out
+        The trace: of requests, or of bios where the devices have no requests of their own.
+    filtered
+        Whether the probe leaves some events of the devices out on purpose.
+    bios
+        Record bios beside the requests too, in ``bios_path(out)``.
+    """
+
+    def __init__(
+        self, hello: Mapping[str, Any], out: Path, command: str, *, filtered: bool, bios: bool
+    ) -> None:
         self._hello = hello
-        self._decoder = Decoder.from_meaning(hello["meaning"])
-        self._comm = CommTable()
-        self._pairer = Pairer(Kind.ISSUE, Kind.COMPLETE, self._comm)
         self._devices = hello["devices"]
+        by_bio = {bool(device["bio_based"]) for device in self._devices}
+        if len(by_bio) > 1:
+            raise UsageError(
+                "some of the devices take requests and some only bios",
+                fix="capture them apart, at the same time if need be",
+            )
+        self._bio_based = by_bio.pop()
+        self._fifo = None if hello["meaning"] else fifo.FifoKeys()
+        decoder = fifo.DECODER if self._fifo else Decoder.from_meaning(hello["meaning"])
+        self._decoder = decoder
+        meta = self._meta(command)
+        self._main = Lane("bio" if self._bio_based else "rq", decoder, out, meta)
+        self._beside = None
+        if bios and not self._bio_based:
+            note = (
+                "bios before splitting and merging, which end inside their requests and so have "
+                f"no latency; the requests are in {out.name}"
+            )
+            self._beside = Lane("bio", decoder, bios_path(out), meta.noted(note), issues_only=True)
         self._witnesses = {
-            device["dev"]: Witness(device, filtered=filtered) for device in self._devices
+            device["dev"]: Witness(device, filtered=filtered, sectors_only=self._bio_based)
+            for device in self._devices
         }
-        self._start_ns: int | None = None
         self._received = 0
         self._end: Mapping[str, Any] | None = None
-        self._last_flush_s = time.monotonic()
-        self._bytes = np.zeros(len(OP_LETTERS), np.int64)
-        self._requests = np.zeros(len(OP_LETTERS), np.int64)
-        self._without_latency = 0
-        self.pairing_cpu_s = 0.0
-        self.writing_cpu_s = 0.0
-        self.writer = TraceWriter(out, self._meta(command), _OPTIONAL)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Recorder:
+        for lane in self._lanes():
+            self._stack.enter_context(lane.writer)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def _lanes(self) -> list[Lane]:
+        return [self._main] + ([self._beside] if self._beside else [])
 
     def _meta(self, command: str) -> TraceMeta:
         started = self._hello["clock"]["realtime_ns"] / 1e9
-        notes = []
+        notes = list(self._hello["notes"])
+        if self._fifo is not None:
+            notes.append("no BTF: completions are paired first in, first out by device and sectors")
         if len(self._devices) > 1:
             others = ", ".join(f"{d['name']} (dev {d['dev']})" for d in self._devices[1:])
             notes.append(f"the device described is the first; also traced: {others}")
         for device in self._devices:
+            if device["hidden_paths"]:
+                notes.append(
+                    f"{device['name']} is a multipath head: its requests were seen on "
+                    + ", ".join(device["hidden_paths"])
+                )
             if device["first_sector"] is not None:
                 notes.append(
                     f"{device['path']} is a partition: sectors {device['first_sector']} to "
@@ -74,7 +108,7 @@ class Recorder:
             device=DeviceMeta(**self._devices[0]["facts"]),
             kernel=self._hello["kernel"],
             host=self._hello["host"],
-            command=command,
+            command=command or None,
             started=datetime.fromtimestamp(started, UTC).isoformat(),
             notes=notes,
         )
@@ -92,16 +126,14 @@ class Recorder:
             self._end = content
 
     def _add(self, slots: npt.NDArray[np.void]) -> None:
-        before = time.process_time()
-        self._pairer.add(slots)
-        self._testify(slots)
-        rows = self._pairer.take()
-        self.pairing_cpu_s += time.process_time() - before
-        if rows is not None:
-            self._write(rows)
-        if time.monotonic() - self._last_flush_s > _SEGMENT_S:
-            self.writer.flush()
-            self._last_flush_s = time.monotonic()
+        if self._fifo is not None:
+            slots = self._fifo.assign(slots)
+        for lane in self._lanes():
+            rows = lane.add(slots)
+            if self._bio_based and rows is not None:
+                self._testify_bios(rows)
+        if not self._bio_based:
+            self._testify(slots)
 
     def _testify(self, slots: npt.NDArray[np.void]) -> None:
         kinds = (slots["kind_sector"] >> KIND_SHIFT).astype(np.uint8)
@@ -112,101 +144,76 @@ class Recorder:
             mine = slice(None) if len(self._witnesses) == 1 else ends["dev"] == dev
             witness.add(ends["ts_ns"][mine], ops[mine], ends["bytes"][mine], last[mine])
 
-    def _write(self, rows: Rows) -> None:
-        before = time.process_time()
-        if self._start_ns is None:
-            self._start_ns = int(rows["ts_ns"][0])
-        ops = self._decoder.ops(rows["cmd_flags"])
-        size = len(ops)
-        self._requests += np.bincount(ops, minlength=len(OP_LETTERS))
-        self._bytes += np.bincount(ops, rows["bytes"], len(OP_LETTERS)).astype(np.int64)
-        self._without_latency += int(np.count_nonzero(rows["latency_ns"] < 0))
-        lba = np.where(rows["sector"] == _NO_SECTOR, np.uint64(0), rows["sector"])
-        self.writer.write(
-            {
-                "ts_ns": rows["ts_ns"] - self._start_ns,
-                "op": ops,
-                "lba": lba,
-                "bytes": rows["bytes"],
-                "latency_ns": rows["latency_ns"],
-                "flags": self._decoder.flags(rows["cmd_flags"]),
-                "dev": rows["dev"],
-                "pid": rows["pid"],
-                "comm": pa.DictionaryArray.from_arrays(pa.array(rows["comm"]), self._comm.names),
-                "error": self._decoder.errors(rows["status"]),
-                "queue_depth": rows["queue_depth"],
-                "source": pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, np.int8)), ["rq"]),
-            }
-        )
-        self.writing_cpu_s += time.process_time() - before
+    def _testify_bios(self, rows: Rows) -> None:
+        """A completed bio has lost its size, so its row speaks for it."""
+        done = rows["latency_ns"] >= 0
+        ended = rows["ts_ns"] + rows["latency_ns"]
+        ops = self._main.ops(rows)
+        for dev, witness in self._witnesses.items():
+            mine = done & (rows["dev"] == dev)
+            witness.add(ended[mine], ops[mine], rows["bytes"][mine], np.ones(mine.sum(), bool))
 
     def finish(self) -> dict[str, Any]:
         """Write what is left, put the verdict into the metadata, and say it."""
-        open_rows = self._pairer.open_rows()
-        in_flight = self._presume(open_rows)
-        rows = self._pairer.take(everything=True)
-        if rows is not None:
-            self._write(rows)
+        unfinished = self._presume(self._main.pairer.open_rows())
+        for lane in self._lanes():
+            rows = lane.finish()
+            if lane is self._main and self._bio_based and rows is not None:
+                self._testify_bios(rows)
         witnesses = {
             device["name"]: self._witnesses[device["dev"]].judge() for device in self._devices
         }
-        counts = self._pairer.counts
+        in_flight = sum((self._end or {"inflight": [unfinished]})["inflight"])
         judgement = judge(
             Evidence(
                 end=self._end,
                 received=self._received,
                 witnesses=list(witnesses.values()),
-                unpaired=counts.unpaired_completions,
-                in_flight_at_start=sum(sum(d["inflight"]) for d in self._devices),
-                without_latency=self._without_latency,
+                unpaired=self._main.pairer.counts.unpaired_completions,
+                in_flight_at_start=sum(sum(device["inflight"]) for device in self._devices),
+                without_completion=self._main.pairer.counts.reissued
+                + max(0, unfinished - in_flight),
+                keyed=self._fifo is None,
             )
         )
         witness = {name: result.to_dict() for name, result in witnesses.items()}
-        meta = self.writer.meta.noted(*judgement.notes)
-        self.writer.meta = meta.model_copy(
-            update={
-                "events_seen": self._received,
-                "events_lost": judgement.lost,
-                "completions_lost": judgement.completions_lost,
-                "verdict": judgement.verdict,
-                "witness": witness,
-            }
-        )
-        return self._result(judgement, witness, in_flight)
+        for lane in self._lanes():
+            lane.writer.meta = lane.writer.meta.noted(*judgement.notes).model_copy(
+                update={
+                    "events_seen": self._received,
+                    "events_lost": judgement.lost,
+                    "completions_lost": judgement.completions_lost,
+                    "verdict": judgement.verdict,
+                    "witness": witness,
+                }
+            )
+        return self._result(judgement, witness, unfinished)
 
     def _presume(self, open_rows: Rows) -> int:
-        """Tell the witnesses of requests without a completion; how many are still in flight."""
+        """Tell the witnesses of requests without a completion; how many never saw one."""
         for dev, witness in self._witnesses.items():
-            for rows in self._pairer.presumed:
+            for rows, certain in [(r, True) for r in self._main.pairer.presumed] + [
+                (open_rows, False)
+            ]:
                 mine = rows["dev"] == dev
-                ops = self._decoder.ops(rows["cmd_flags"][mine])
-                witness.presume(ops, rows["bytes"][mine], certain=True)
-            mine = open_rows["dev"] == dev
-            ops = self._decoder.ops(open_rows["cmd_flags"][mine])
-            witness.presume(ops, open_rows["bytes"][mine], certain=False)
+                witness.presume(self._main.ops(rows)[mine], rows["bytes"][mine], certain=certain)
         return len(open_rows["ts_ns"])
 
     def _result(
-        self, judgement: Judgement, witness: dict[str, Any], in_flight: int
+        self, judgement: Judgement, witness: dict[str, Any], unfinished: int
     ) -> dict[str, Any]:
         end = self._end or {}
-        return {
+        result = {
             "verdict": judgement.verdict,
-            "requests": self.writer.rows,
             "events": self._received,
             "lost": judgement.lost,
             "completions_lost": judgement.completions_lost,
-            "without_latency": self._without_latency,
-            "unfinished_at_end": in_flight,
-            "trace": str(self.writer.path),
-            "notes": list(self.writer.meta.notes),
+            "trace": str(self._main.writer.path),
+            **self._main.summary(),
+            "unfinished_at_end": unfinished,
+            "ambiguous": self._fifo.ambiguous if self._fifo else 0,
+            "notes": list(self._main.writer.meta.notes),
             "witness": witness,
-            "operations": {
-                letter: {"requests": int(n), "bytes": int(size)}
-                for letter, n, size in zip(OP_LETTERS, self._requests, self._bytes, strict=True)
-                if n
-            },
-            "pairing": asdict(self._pairer.counts),
             "devices": {
                 device["name"]: counters
                 for device, counters in zip(self._devices, end.get("devices", ()), strict=False)
@@ -215,7 +222,10 @@ class Recorder:
             "missed": end.get("missed"),
             "cpu_s": {
                 "loader": end.get("cpu_s"),
-                "pairing": self.pairing_cpu_s,
-                "writing": self.writing_cpu_s,
+                "pairing": sum(lane.pairing_cpu_s for lane in self._lanes()),
+                "writing": sum(lane.writing_cpu_s for lane in self._lanes()),
             },
         }
+        if self._beside is not None:
+            result["bios"] = {"trace": str(self._beside.writer.path), **self._beside.summary()}
+        return result

@@ -23,7 +23,7 @@ _MAX_FRAME_BYTES = 1 << 26
 HELLO, DATA, STOP, END, ERROR, DATA_DEFLATE = 1, 2, 3, 4, 5, 6
 
 # Records are handed on once this much has come, or this long after the first of them.
-_BATCH_BYTES = 4 << 20
+_BATCH_BYTES = 2 << 20
 _BATCH_S = 0.5
 
 

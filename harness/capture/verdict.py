@@ -16,7 +16,10 @@ class Evidence:
     ``end`` is the probe's own account (END frame), None if the stream was cut off.
     ``received`` counts the records that arrived, ``unpaired`` the completions with data whose
     issue was not seen, ``in_flight_at_start`` how many of those are explained.
-    ``without_latency`` counts rows whose completion was not seen.
+    ``without_completion`` counts requests that surely ended, unseen: their address was used again,
+    or nothing was in flight any more. It may exceed the probe's count, because some kernels skip
+    BPF programs without counting it (one does while an interrupt hits process 1). Not ``keyed``
+    means that pairing had to guess, so that an unpaired completion proves nothing.
     """
 
     end: Mapping[str, Any] | None
@@ -24,7 +27,8 @@ class Evidence:
     witnesses: Sequence[WitnessResult]
     unpaired: int
     in_flight_at_start: int
-    without_latency: int
+    without_completion: int
+    keyed: bool
 
 
 @dataclass(frozen=True)
@@ -43,14 +47,14 @@ class Judgement:
 def judge(evidence: Evidence) -> Judgement:
     """Weigh the probe's own loss counters against the kernel's counters of the device."""
     notes = [w.reason for w in evidence.witnesses if w.reason]
-    unexplained = max(0, evidence.unpaired - evidence.in_flight_at_start)
+    unexplained = max(0, evidence.unpaired - evidence.in_flight_at_start) if evidence.keyed else 0
     proven = sum(w.missing for w in evidence.witnesses) + unexplained
     if unexplained:
         notes.append(f"{unexplained} completions of requests whose issue was not seen")
     if evidence.end is None:
         notes.append("the probe ended without its account of losses")
         verdict: Literal["LOSSY", "UNKNOWN"] = "LOSSY" if proven else "UNKNOWN"
-        return Judgement(verdict, proven, evidence.without_latency, tuple(notes))
+        return Judgement(verdict, proven, evidence.without_completion, tuple(notes))
 
     full = evidence.end["ring_full_per_cpu"]
     missed = evidence.end["missed"]
@@ -70,6 +74,7 @@ def judge(evidence: Evidence) -> Judgement:
     completions = sum(full["lost_completions"]) + sum(
         missed.get(name) or 0 for name in ("completions", "bio_completions")
     )
+    completions = max(completions, evidence.without_completion)
     if None in missed.values():
         notes.append("this kernel does not count the events that its programs miss")
     if lost:

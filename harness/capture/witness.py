@@ -61,8 +61,13 @@ class WitnessResult:
 class Witness:
     """Counts completions of one device between two readings of its counters."""
 
-    def __init__(self, start: Mapping[str, Any], *, filtered: bool) -> None:
+    def __init__(
+        self, start: Mapping[str, Any], *, filtered: bool, sectors_only: bool = False
+    ) -> None:
+        """``start`` is the first reading; devices without requests count pieces of bios."""
         self._start = start
+        self._compared = [row for row in _COMPARED if row[2] or not sectors_only]
+        self._bio_based = sectors_only
         self._stop: Mapping[str, Any] | None = None
         self._filtered = filtered
         self._sure = np.zeros((2, _GROUPS), np.int64)
@@ -124,7 +129,7 @@ class Witness:
         if len(stop["stat"]) < 17:
             return _silent("this kernel's counters lack discards and flushes (before Linux 5.5)")
         counts, wrong, missing = {}, [], 0
-        for name, group, sectors, column in _COMPARED:
+        for name, group, sectors, column in self._compared:
             kernel = stop["stat"][column] - start["stat"][column]
             low = int(self._sure[int(sectors), group])
             high = low + int(self._unsure[int(sectors), group])
@@ -139,6 +144,8 @@ class Witness:
         writes = counts["write_sectors"]
         if not missing and writes["kernel"] > writes["trace_high"]:
             missing = 1  # some write, of unknown size
+        if wrong and self._bio_based and sum(start["inflight"]):
+            return _silent("bios were in flight at the start, whose sizes are not known")
         reason = f"the kernel's counters differ in {', '.join(wrong)}" if wrong else None
         return WitnessResult(not wrong, missing, reason, counts)
 

@@ -40,6 +40,9 @@ def capture(
     ops: Annotated[
         str, typer.Option("--ops", help="Only these operations, letters of RWDFZN.")
     ] = "",
+    bios: Annotated[
+        bool, typer.Option("--bios", help="Also bios, before splitting, in OUT.bios.parquet.")
+    ] = False,
     ring_mib: Annotated[
         float, typer.Option("--ring-mib", help="Kernel buffer between probe and reader.")
     ] = 32.0,
@@ -74,7 +77,9 @@ def capture(
     if command:
         check_command(command)
     options = (
-        TraceOptions(tuple(device), ops, tuple(pid or ()), cgroup, ring_mib) if device else None
+        TraceOptions(tuple(device), ops, tuple(pid or ()), cgroup, bios, ring_mib=ring_mib)
+        if device
+        else None
     )
     job = CaptureJob(options, tuple(command or ()), seconds, seed, keep_stdout_free=as_json)
     with output.progress_bar("capturing", enabled=not command) as progress:

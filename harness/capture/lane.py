@@ -1,0 +1,129 @@
+"""One kind of events on its way into one trace file: requests, or bios."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from harness.capture.pairing import CommTable, Pairer, Rows
+from harness.capture.records import Decoder, Kind
+from harness.core.ops import OP_LETTERS, Op
+from harness.trace.parquet import TraceWriter
+from harness.trace.schema import TraceMeta
+
+OPTIONAL_COLUMNS = ("queue_depth", "source")
+
+# How much of a quiet recording a kill -9 can take with it.
+_SEGMENT_S = 10.0
+_NO_SECTOR = np.uint64((1 << 56) - 1)
+_KINDS = {"rq": (Kind.ISSUE, Kind.COMPLETE), "bio": (Kind.BIO_ISSUE, Kind.BIO_COMPLETE)}
+
+
+class Lane:
+    """Pairs events of one ``source`` ("rq" or "bio") and writes them to ``out``.
+
+    ``issues_only`` for bios that end inside requests: the kernel tells nothing of their end.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        decoder: Decoder,
+        out: Path,
+        meta: TraceMeta,
+        *,
+        issues_only: bool = False,
+    ) -> None:
+        self.source = source
+        self._decoder = decoder
+        self._comm = CommTable()
+        issue, complete = _KINDS[source]
+        self._issues_only = issues_only
+        # The bio of a completion has moved on, and without BTF sectors are what pairing goes by.
+        checked = source == "rq" and decoder.blk_status
+        fixed = decoder.op_of != Op.OTHER if checked else None
+        self.pairer = Pairer(issue, None if issues_only else complete, self._comm, fixed)
+        self.writer = TraceWriter(out, meta, OPTIONAL_COLUMNS)
+        self._start_ns: int | None = None
+        self._last_flush_s = time.monotonic()
+        self._requests = np.zeros(len(OP_LETTERS), np.int64)
+        self._bytes = np.zeros(len(OP_LETTERS), np.int64)
+        self.without_latency = 0
+        self.pairing_cpu_s = 0.0
+        self.writing_cpu_s = 0.0
+
+    def add(self, slots: npt.NDArray[np.void]) -> Rows | None:
+        """Take events in stream order; the rows that were finished by them and are written."""
+        before = time.process_time()
+        self.pairer.add(slots)
+        rows = self.pairer.take()
+        self.pairing_cpu_s += time.process_time() - before
+        if rows is not None:
+            self._write(rows)
+        if time.monotonic() - self._last_flush_s > _SEGMENT_S:
+            self.writer.flush()
+            self._last_flush_s = time.monotonic()
+        return rows
+
+    def finish(self) -> Rows | None:
+        """Write what is left, also requests whose completion was not seen."""
+        rows = self.pairer.take(everything=True)
+        if rows is not None:
+            self._write(rows)
+        return rows
+
+    def ops(self, rows: Rows) -> npt.NDArray[np.uint8]:
+        """``Op`` codes of rows."""
+        return self._decoder.ops(rows["cmd_flags"])
+
+    def _write(self, rows: Rows) -> None:
+        before = time.process_time()
+        if self._start_ns is None:
+            self._start_ns = int(rows["ts_ns"][0])
+        ops = self.ops(rows)
+        self._requests += np.bincount(ops, minlength=len(OP_LETTERS))
+        self._bytes += np.bincount(ops, rows["bytes"], len(OP_LETTERS)).astype(np.int64)
+        self.without_latency += int(np.count_nonzero(rows["latency_ns"] < 0))
+        # Flushes have no address; the kernel says -1.
+        lba = np.where(rows["sector"] == _NO_SECTOR, np.uint64(0), rows["sector"])
+        same_source = pa.array(np.zeros(len(ops), np.int8))
+        self.writer.write(
+            {
+                "ts_ns": rows["ts_ns"] - self._start_ns,
+                "op": ops,
+                "lba": lba,
+                "bytes": rows["bytes"],
+                "latency_ns": rows["latency_ns"],
+                "flags": self._decoder.flags(rows["cmd_flags"]),
+                "dev": rows["dev"],
+                "pid": rows["pid"],
+                "comm": pa.DictionaryArray.from_arrays(pa.array(rows["comm"]), self._comm.names),
+                "error": self._decoder.errors(rows["status"]),
+                "queue_depth": self._depths(rows),
+                "source": pa.DictionaryArray.from_arrays(same_source, [self.source]),
+            }
+        )
+        self.writing_cpu_s += time.process_time() - before
+
+    def _depths(self, rows: Rows) -> pa.Array:
+        depths = pa.array(rows["queue_depth"])
+        return pa.nulls(len(depths), pa.uint32()) if self._issues_only else depths
+
+    def summary(self) -> dict[str, Any]:
+        """Rows, operations and what pairing saw."""
+        return {
+            "requests": self.writer.rows,
+            "without_latency": self.without_latency,
+            "operations": {
+                letter: {"requests": int(n), "bytes": int(size)}
+                for letter, n, size in zip(OP_LETTERS, self._requests, self._bytes, strict=True)
+                if n
+            },
+            "pairing": asdict(self.pairer.counts),
+        }
