@@ -1,0 +1,91 @@
+"""The compiled loop that issues commands in trace order, on time or flat out.
+
+It runs without Python's lock in a thread of its own. Due times are absolute: a late command
+never moves those behind it, it only makes them due at once.
+"""
+
+from __future__ import annotations
+
+from harness.replay.jit import kernel
+from harness.replay.lane import At, Flight, Lane
+from harness.replay.native import load_i64, now_ns, pause
+from harness.replay.submit import DISCARD, reap, submit, take_again, wait
+from harness.replay.window import ABANDON, I64, RUNNING, Control, Meter, Window
+
+LONGEST_WAIT_NS = 50_000_000
+SHORT_WAIT_NS = 100_000
+
+
+@kernel
+def run_schedule(lane: Lane, flight: Flight, window: Window, control: I64, meter: I64) -> None:
+    """Issue this lane's commands in order, when due (or at once), until all are done.
+
+    Returns when the planner has finished and nothing is in flight; on DRAIN as soon as nothing
+    is in flight; on ABANDON, or when the kernel refuses the ring, at once.
+    """
+    words = control.ctypes.data
+    start = load_i64(words + 8 * Control.START_NS)
+    while True:
+        stop = load_i64(words + 8 * Control.STOP)
+        finished = load_i64(words + 8 * Control.FINISHED)
+        produced = load_i64(words + 8 * Control.PRODUCED)
+        if stop == ABANDON or meter[Meter.ENTER_ERROR] != 0:
+            return
+        now = now_ns(flight.scratch) - start
+        count = _gather(lane, flight, window, produced, now) if stop == RUNNING else 0
+        if count > 0:
+            submit(lane, flight, window, meter, count, start)
+        reap(lane, flight, window, meter, start)
+        flight.at[At.FINISHED] = 0
+        if flight.at[At.FREE] == lane.depth:
+            none_left = finished != 0 and flight.at[At.NEXT] >= produced
+            if stop != RUNNING or (none_left and flight.at[At.AGAIN] == 0):
+                return
+        if count == 0:
+            _idle(lane, flight, window, meter, produced, stop, start)
+
+
+@kernel
+def _gather(lane: Lane, flight: Flight, window: Window, produced: int, now: int) -> int:
+    """Put the commands to submit now into ``flight.batch``; how many."""
+    at = flight.at
+    if at[At.AGAIN] > 0:
+        # Alone: whatever went with them could overtake them once more.
+        return take_again(lane, flight)
+    count = 0
+    row_mask = len(window.due) - 1
+    while count < min(lane.batch, at[At.FREE]):
+        command = at[At.NEXT]
+        if command >= produced or (lane.paced and window.due[command & row_mask] > now):
+            break
+        alone = window.kind[command & row_mask] == DISCARD and not lane.ring_discard
+        if alone and count > 0:
+            break
+        flight.batch[count] = command
+        count += 1
+        at[At.NEXT] += lane.stride
+        if alone:
+            break
+    return count
+
+
+@kernel
+def _idle(
+    lane: Lane, flight: Flight, window: Window, meter: I64, produced: int, stop: int, start: int
+) -> None:
+    """Wait for what comes first: the next due time or a completion."""
+    at = flight.at
+    if stop != RUNNING or at[At.FREE] == 0:
+        wait(lane, flight, meter, LONGEST_WAIT_NS)
+    elif at[At.AGAIN] > 0:
+        wait(lane, flight, meter, SHORT_WAIT_NS)
+    elif at[At.NEXT] >= produced:
+        wait(lane, flight, meter, SHORT_WAIT_NS)
+        meter[Meter.STARVED_NS] += SHORT_WAIT_NS
+    else:
+        due = window.due[at[At.NEXT] & (len(window.due) - 1)]
+        left = due - (now_ns(flight.scratch) - start)
+        if left > lane.spin_ns:
+            wait(lane, flight, meter, min(left - lane.spin_ns, LONGEST_WAIT_NS))
+        else:
+            pause()

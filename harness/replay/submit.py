@@ -1,0 +1,220 @@
+"""Compiled steps that every engine shares: submit a batch, take completions, wait.
+
+Reads and writes are submitted with NOWAIT, so that when the queue has no room the kernel says so
+(EAGAIN) instead of handing the request to a worker thread and losing its place; such a
+command is issued again before any other. Flushes and write-zeroes have no such path: the kernel
+always runs them in a worker.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.core.ops import Op
+from harness.device.buffers import stamp_sectors
+from harness.device.ring import (
+    BLOCK_URING_CMD_DISCARD,
+    ENTER_EXT_ARG,
+    ENTER_GETEVENTS,
+    RWF_DSYNC,
+    RWF_NOWAIT,
+    SQE_FIXED_FILE,
+    SYS_IO_URING_ENTER,
+    Opcode,
+)
+from harness.replay.jit import kernel
+from harness.replay.lane import At, Flight, Lane
+from harness.replay.native import load_u32, now_ns, store_i64, store_u32, system_call
+from harness.replay.verify import check_read, note_failure, note_issue
+from harness.replay.window import FLAG_FUA, I64, U64, Meter, Window
+
+_READ, _WRITE, DISCARD = int(Op.READ), int(Op.WRITE), int(Op.DISCARD)
+_FLUSH, _ZEROES = int(Op.FLUSH), int(Op.WRITE_ZEROES)
+_OP_READ, _OP_WRITE = int(Opcode.READ_FIXED), int(Opcode.WRITE_FIXED)
+_OP_FSYNC, _OP_COMMAND = int(Opcode.FSYNC), int(Opcode.URING_CMD)
+_OP_FALLOCATE = int(Opcode.FALLOCATE)
+_SYS_IOCTL, _BLKDISCARD = 16, 0x1277
+_EAGAIN, _EINTR, _EBUSY, _ETIME = -11, -4, -16, -62
+_FALLOC_ZERO_KEEP_SIZE = 0x11
+_GETEVENTS_ARG_BYTES = 24
+
+
+@kernel
+def take_again(lane: Lane, flight: Flight) -> int:
+    """Make a batch of the commands that the kernel had no room for; how many."""
+    at = flight.at
+    count = min(lane.batch, at[At.FREE], at[At.AGAIN])
+    flight.batch[:count] = flight.again[:count]
+    left = at[At.AGAIN] - count
+    for i in range(left):
+        flight.again[i] = flight.again[count + i]
+    at[At.AGAIN] = left
+    return int(count)
+
+
+@kernel
+def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, start: int) -> None:
+    """Submit ``flight.batch[:count]`` in one system call and note when."""
+    row_mask = len(window.due) - 1
+    first_row = flight.batch[0] & row_mask
+    if window.kind[first_row] == DISCARD and not lane.ring_discard:
+        _discard_now(lane, flight, window, meter, first_row, start)
+        return
+    tail = np.int64(load_u32(lane.sq_tail))
+    before = now_ns(flight.scratch) - start
+    for i in range(count):
+        command = flight.batch[i]
+        row = command & row_mask
+        flight.at[At.FREE] -= 1
+        flight.slot[row] = flight.free[flight.at[At.FREE]]
+        window.submitted[row] = before
+        entry = (tail + i) & (len(lane.sqes) - 1)
+        _prepare(lane, window, lane.sqes[entry], command, row, flight.slot[row])
+    store_u32(lane.sq_tail, np.uint32(tail + count))
+    left = count
+    while left > 0:
+        taken = system_call(SYS_IO_URING_ENTER, lane.ring_fd, left, 0, 0, 0, 0)
+        meter[Meter.ENTERS] += 1
+        if taken > 0:
+            left -= taken
+        elif taken in (0, _EAGAIN, _EBUSY, _EINTR):
+            reap(lane, flight, window, meter, start)
+        else:
+            meter[Meter.ENTER_ERROR] = taken
+            return
+    after = now_ns(flight.scratch) - start
+    for i in range(count):
+        window.issued[flight.batch[i] & row_mask] = after
+    meter[Meter.ISSUED] += count
+    meter[Meter.LAST_LAG_NS] = after - window.due[flight.batch[count - 1] & row_mask]
+    meter[Meter.PEAK] = max(meter[Meter.PEAK], lane.depth - flight.at[At.FREE])
+
+
+@kernel
+def _prepare(lane: Lane, window: Window, entry: U64, command: int, row: int, slot: int) -> None:
+    """Write one submission record: eight words of ``struct io_uring_sqe``."""
+    kind, offset, length = window.kind[row], window.offset[row], window.length[row]
+    entry[0] = np.uint64(SQE_FIXED_FILE << 8)
+    entry[4] = np.uint64(command)
+    for word in (1, 2, 3, 5, 6, 7):
+        entry[word] = np.uint64(0)
+    if kind == _READ:
+        entry[0] |= np.uint64(_OP_READ)
+        entry[1] = np.uint64(offset)
+        entry[2] = np.uint64(lane.read_address + slot * lane.read_slot)
+        entry[3] = np.uint64(length | (RWF_NOWAIT << 32))
+    elif kind == _WRITE:
+        durable = RWF_DSYNC if window.flags[row] & FLAG_FUA else 0
+        entry[0] |= np.uint64(_OP_WRITE)
+        entry[1] = np.uint64(offset)
+        entry[2] = np.uint64(lane.write_address + slot * lane.write_slot)
+        entry[3] = np.uint64(length | ((RWF_NOWAIT | durable) << 32))
+        entry[5] = np.uint64(1)  # the second registered buffer
+        if lane.stamped:
+            at = slot * lane.write_slot
+            stamp_sectors(lane.payload, at, offset, length, np.uint64(command + 1), lane.tag)
+    elif kind == _FLUSH:
+        entry[0] |= np.uint64(_OP_FSYNC)
+    elif kind == DISCARD:
+        entry[0] |= np.uint64(_OP_COMMAND)
+        entry[1] = np.uint64(BLOCK_URING_CMD_DISCARD)
+        entry[2], entry[6] = np.uint64(offset), np.uint64(length)
+    elif kind == _ZEROES:
+        entry[0] |= np.uint64(_OP_FALLOCATE)
+        entry[1], entry[2] = np.uint64(offset), np.uint64(length)
+        entry[3] = np.uint64(_FALLOC_ZERO_KEEP_SIZE)
+    if len(lane.truth) > 0 and kind != _READ and kind != _FLUSH:
+        note_issue(lane, window, command, row, kind != _WRITE)
+
+
+@kernel
+def _discard_now(
+    lane: Lane, flight: Flight, window: Window, meter: I64, row: int, start: int
+) -> None:
+    """Discard by the blocking call: before Linux 6.12 the ring has none."""
+    flight.scratch[4] = window.offset[row]
+    flight.scratch[5] = window.length[row]
+    window.submitted[row] = now_ns(flight.scratch) - start
+    window.issued[row] = window.submitted[row]
+    if len(lane.truth) > 0:
+        note_issue(lane, window, window.number[row], row, True)
+    where = flight.scratch.ctypes.data + 32
+    result = system_call(_SYS_IOCTL, lane.device_fd, _BLKDISCARD, where, 0, 0, 0)
+    meter[Meter.ISSUED] += 1
+    meter[Meter.LAST_LAG_NS] = window.issued[row] - window.due[row]
+    _finish(lane, flight, window, meter, row, result, now_ns(flight.scratch) - start)
+
+
+@kernel
+def reap(lane: Lane, flight: Flight, window: Window, meter: I64, start: int) -> None:
+    """Take every completion that is there; ``flight.finished`` gets the commands."""
+    head, tail = int(np.int64(load_u32(lane.cq_head))), int(np.int64(load_u32(lane.cq_tail)))
+    if head == tail:
+        return
+    row_mask = len(window.due) - 1
+    now = now_ns(flight.scratch) - start
+    while head != tail:
+        entry = lane.cqes[head & (len(lane.cqes) - 1)]
+        command = int(np.int64(entry[0]))
+        result = int(np.int32(entry[1] & np.uint64(0xFFFFFFFF)))
+        head = (head + 1) & 0xFFFFFFFF
+        row = command & row_mask
+        if result == _EAGAIN and window.kind[row] <= _WRITE:
+            meter[Meter.EAGAIN] += 1
+            _put_again(flight, command)
+        else:
+            if len(lane.truth) > 0 and window.kind[row] <= _WRITE:
+                if result != window.length[row]:
+                    note_failure(lane, window, command, row)
+                elif window.kind[row] == _READ:
+                    check_read(lane, window, meter, row, flight.slot[row])
+            _finish(lane, flight, window, meter, row, result, now)
+        flight.free[flight.at[At.FREE]] = flight.slot[row]
+        flight.at[At.FREE] += 1
+    store_u32(lane.cq_head, np.uint32(head))
+
+
+@kernel
+def _put_again(flight: Flight, command: int) -> None:
+    """Insert ``command`` into the list of commands to issue again, in trace order."""
+    place = flight.at[At.AGAIN]
+    while place > 0 and flight.again[place - 1] > command:
+        flight.again[place] = flight.again[place - 1]
+        place -= 1
+    flight.again[place] = command
+    flight.at[At.AGAIN] += 1
+
+
+@kernel
+def _finish(
+    lane: Lane, flight: Flight, window: Window, meter: I64, row: int, result: int, now: int
+) -> None:
+    window.result[row] = result
+    if window.kind[row] <= _WRITE:
+        meter[Meter.BYTES] += max(result, 0)
+        meter[Meter.ERRORS] += result != window.length[row]
+    else:
+        meter[Meter.ERRORS] += result < 0
+    meter[Meter.COMPLETED] += 1
+    flight.finished[flight.at[At.FINISHED] % lane.depth] = window.number[row]
+    flight.at[At.FINISHED] += 1
+    # Last, and ordered: whoever sees the command done sees its result.
+    store_i64(window.done.ctypes.data + 8 * row, max(now, 1))
+
+
+@kernel
+def wait(lane: Lane, flight: Flight, meter: I64, timeout_ns: int) -> None:
+    """Sleep in the kernel until one completion comes or the time is over."""
+    scratch = flight.scratch
+    scratch[3] = 0
+    scratch[4] = 0
+    scratch[5] = scratch.ctypes.data + 48
+    scratch[6] = timeout_ns // 1_000_000_000
+    scratch[7] = timeout_ns % 1_000_000_000
+    result = system_call(
+        SYS_IO_URING_ENTER, lane.ring_fd, 0, 1, ENTER_GETEVENTS | ENTER_EXT_ARG,
+        scratch.ctypes.data + 24, _GETEVENTS_ARG_BYTES,
+    )  # fmt: skip
+    meter[Meter.ENTERS] += 1
+    if result < 0 and result not in (_ETIME, _EINTR, _EBUSY, _EAGAIN):
+        meter[Meter.ENTER_ERROR] = result
