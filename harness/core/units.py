@@ -39,9 +39,14 @@ def format_size(size_bytes: float) -> str:
     value = float(size_bytes)
     for prefix in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(value) < 1024:
-            return f"{value:.0f} B" if prefix == "B" else f"{value:.3g} {prefix}"
+            return f"{value:.0f} B" if prefix == "B" else f"{_three(value)} {prefix}"
         value /= 1024
-    return f"{value:.3g} PiB"
+    return f"{_three(value)} PiB"
+
+
+def _three(value: float) -> str:
+    """Three significant digits, all digits of larger numbers: ``1000``, not ``1e+03``."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
 def format_duration(seconds: float) -> str:
@@ -57,5 +62,5 @@ def format_duration(seconds: float) -> str:
         (2 * 365 * 86400.0, 86400.0, "d"),
     ):
         if magnitude < limit:
-            return f"{seconds / divisor:.3g} {unit}"
-    return f"{seconds / (365 * 86400.0):.3g} y"
+            return f"{_three(seconds / divisor)} {unit}"
+    return f"{_three(seconds / (365 * 86400.0))} y"

@@ -10,6 +10,7 @@ from harness.report.model import Cell, KeyNumber, Level, Section, Table, Verdict
 from harness.report.page import heading, headlines
 from harness.report.run import Run, open_run
 from harness.report.sections import build
+from harness.report.values import ABSENT
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,15 +42,14 @@ def print_summary(run: Run, sections: list[Section], console: Console) -> None:
 def print_details(run: Run, sections: list[Section], console: Console) -> None:
     """The long form: the summary, then every section's tables and notes."""
     print_summary(run, sections, console)
-    for section in sections:
-        if section.absent:
-            console.print(f"\n[bold]{section.title}[/bold]: {_escape(section.absent)}")
-            continue
+    for section in (s for s in sections if not s.absent):
         for table in section.tables:
             console.print(f"\n[bold]{section.title}: {_escape(table.title)}[/bold]")
             print_table(table, console)
         if section.name != "provenance":
             _print_notes(list(section.notes), console)
+    for section in (s for s in sections if s.absent):
+        console.print(f"\nNot in this run: {section.title}: {_escape(section.absent)}")
 
 
 def _escape(text: str) -> str:
@@ -84,8 +84,14 @@ def _grid() -> RichTable:
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Print one table and its note, without its title."""
-    console.print(_table(table))
+    """Print one table and its note, without its title; line by line where it is too wide."""
+    shown = _table(table)
+    roomy = console.options.update(width=10_000)
+    if shown.__rich_measure__(console, roomy).maximum <= console.width:
+        console.print(shown)
+    else:
+        for row in table.rows:
+            console.print(f"• {_escape(_line(table, row))}")
     if table.note:
         console.print(f"[dim]{_escape(table.note)}[/dim]", soft_wrap=True)
 
@@ -103,6 +109,12 @@ def _table(table: Table) -> RichTable:
     for row in table.rows:
         shown.add_row(*(_escape(_text(cell)) for cell in row))
     return shown
+
+
+def _line(table: Table, row: tuple[Cell, ...]) -> str:
+    named = zip(table.columns[1:], row[1:], strict=True)
+    parts = [f"{column.heading}: {_text(cell)}" for column, cell in named if cell is not ABSENT]
+    return "; ".join([_text(row[0]), *parts])
 
 
 def _text(cell: Cell) -> str:

@@ -35,7 +35,7 @@ def write_page(run: Run) -> Path:
 
 def page(run: Run, sections: list[Section]) -> str:
     """The page of ``run`` with ``sections``."""
-    shown = [s for s in sections if s.tables or s.figures or s.absent]
+    shown = [s for s in sections if not s.absent]
     return render(
         "run.html.j2",
         title=f"{heading(run)} – {run.name}",
@@ -45,6 +45,7 @@ def page(run: Run, sections: list[Section]) -> str:
         sections=shown,
         figures={s.name: drawn(s.figures) for s in shown},
         verdicts=[v for s in shown for v in s.verdicts],
+        absent=[s for s in sections if s.absent],
         tiles=headlines(shown),
         keys=key_table(k for s in shown for k in s.keys),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from harness.core.ops import Op
@@ -100,13 +101,20 @@ def byte_axis(axis: Any) -> None:
 
 def duration_axis(axis: Any) -> None:
     """Label ticks of a logarithmic axis in seconds as ns, µs, ms…"""
-    from matplotlib.ticker import FuncFormatter
-
     from harness.core.units import format_duration
 
-    axis.set_major_formatter(
-        FuncFormatter(lambda value, _: format_duration(value).replace("us", "µs"))
-    )
+    log_axis(axis, lambda value: format_duration(value).replace("us", "µs"))
+
+
+def log_axis(axis: Any, label: Callable[[float], str]) -> None:
+    """Ticks at 1, 2 and 5 of each decade of a logarithmic axis, or of one if there are many."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    few = low > 0 and high / low < 300
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: label(value)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def legend_above(axes: Axes, columns: int = 3) -> None:

@@ -18,6 +18,7 @@ from harness.report.plots import (
     byte_axis,
     duration_axis,
     legend_above,
+    log_axis,
 )
 
 if TYPE_CHECKING:
@@ -113,9 +114,11 @@ def _map(bins: TraceBins, op: Op, device: str) -> Figure:
         rows = np.flatnonzero(sum(both).sum(axis=1))
         low, high = int(rows[0]), int(rows[-1]) + 1
         shown = np.ma.masked_equal(both[op][low:high, :columns], 0)
+        most = float(shown.max()) / 2**20
+        least = min(float(shown.min()) / 2**20, most / 10)
         image = axes.imshow(
             shown / 2**20, origin="lower", aspect="auto", interpolation="nearest",
-            cmap=_stronger(_MAPS[op]), norm=LogNorm(),
+            cmap=_stronger(_MAPS[op]), norm=LogNorm(least, most),
             extent=(0, columns * cell_ns / 1e9, low * cell_bytes, high * cell_bytes),
         )  # fmt: skip
         byte_axis(axes.yaxis)
@@ -123,7 +126,8 @@ def _map(bins: TraceBins, op: Op, device: str) -> Figure:
         axes.set_xlabel("time since the first request (s)")
         axes.set_ylabel("offset on the device")
         assert axes.figure is not None
-        axes.figure.colorbar(image, ax=axes, label="MiB a cell", pad=0.02)
+        bar = axes.figure.colorbar(image, ax=axes, label="MiB a cell", pad=0.02)
+        log_axis(bar.ax.yaxis, lambda value: f"{value:g}")
 
     title = "Where reads fall" if op == Op.READ else "Where writes fall"
     size_text = f"{cell_ns / 1e6:.3g} ms x {format_size(cell_bytes)}"
@@ -136,7 +140,7 @@ def _coarseness(bins: TraceBins) -> int:
     """Bins of either axis to join into one cell, so that a short trace shows density, not dust."""
     rows = np.count_nonzero(bins.bytes_map.sum(axis=(0, 2)))
     factor = 1
-    while factor < 8 and rows * _span(bins) > bins.rows * factor**2:
+    while factor < 8 and rows * _span(bins) > 3 * bins.rows * factor**2:
         factor *= 2
     return factor
 

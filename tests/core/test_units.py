@@ -39,6 +39,8 @@ def test_format_size() -> None:
     assert format_size(0) == "0 B"
     assert format_size(1536) == "1.5 KiB"
     assert format_size(3 * 2**40) == "3 TiB"
+    assert format_size(1000 * 2**10) == "1000 KiB"
+    assert format_duration(0.0009999) == "1000 us"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from harness.report.model import (
     Verdict,
 )
 from harness.report.plots import MARKERS, SERIES, byte_axis, legend_above
-from harness.report.run import Run
+from harness.report.run import Run, describe_device
 from harness.report.values import cell, dig, interval, number, percent, records, text
 
 if TYPE_CHECKING:
@@ -37,8 +37,15 @@ def section(run: Run) -> Section:
         verdicts=tuple(_verdicts(data)),
         keys=tuple(_keys(data)),
         tables=tuple(tables),
-        figures=tuple(_figures(data, run.device)),
+        figures=tuple(_figures(data, _device(data))),
     )
+
+
+def _device(data: dict[str, Any]) -> str:
+    device = dig(data, "provenance.device")
+    if not isinstance(device, dict):
+        return "not recorded"
+    return describe_device({"name": device.get("kind"), **device}) or "not recorded"
 
 
 def _verdicts(data: dict[str, Any]) -> list[Verdict]:

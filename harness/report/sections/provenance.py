@@ -71,7 +71,8 @@ def _config(run: Run) -> list[Table]:
     config = dig(run.record, "config")
     if not isinstance(config, dict) or not config:
         return []
-    return [_pairs("Configuration, defaults included", _flat(config))]
+    given = {key: value for key, value in _flat(config).items() if value is not None}
+    return [_pairs("Configuration, defaults included", given)]
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:

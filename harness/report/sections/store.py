@@ -55,7 +55,7 @@ def section(run: Run) -> Section:
         "Which store made the I/O, and was every payload it read back the one it wrote?",
         verdicts=tuple(_verdict(emit)),
         keys=tuple(_keys(emit)),
-        tables=(_facts(emit), *_classes(emit), *_own_report(emit)),
+        tables=(_facts(emit), *_own_report(emit), *_classes(emit)),
         notes=tuple(n for part in ("notes", "caveats", "warnings") for n in strings(emit, part)),
     )
 

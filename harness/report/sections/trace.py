@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from harness.core.ops import Op
+from harness.core.ops import SECTOR_BYTES, Op
 from harness.report import plots, trace_plots
 from harness.report.bins import TraceBins
 from harness.report.model import (
@@ -39,6 +41,7 @@ def section(run: Run) -> Section:
         tables = [_operations(bins), _sizes(bins), *_latency(bins), *_classes(bins)]
         figures = trace_plots.figures(bins, run.device)
         keys += _trace_keys(bins)
+    tables += [*_witness(capture), *_seen(capture)]
     return Section(
         name,
         title,
@@ -49,6 +52,10 @@ def section(run: Run) -> Section:
         figures=figures,
         notes=tuple(_notes(capture, bins, meta)),
     )
+
+
+def _sectors(count: float) -> Cell:
+    return size(count * SECTOR_BYTES)
 
 
 def _verdicts(capture: dict | None, meta: TraceMeta | None) -> list[Verdict]:
@@ -175,6 +182,61 @@ def _classes(bins: TraceBins) -> list[Table]:
         Column("share of bytes"),
     )
     return [Table("Which objects the requests belong to", columns, rows)]
+
+
+_WITNESSED: dict[str, tuple[str, Callable[[float], Cell]]] = {
+    "reads": ("read requests", cell),
+    "read_sectors": ("bytes read", _sectors),
+    "write_sectors": ("bytes written", _sectors),
+    "discards": ("discards", cell),
+    "discard_sectors": ("bytes discarded", _sectors),
+    "flushes": ("flushes", cell),
+}
+_SEEN = {
+    "splits": "requests split by the kernel",
+    "bio_merges": "bios merged",
+    "request_merges": "requests merged",
+    "requeues": "requeues",
+}
+
+
+def _witness(capture: dict | None) -> list[Table]:
+    """The device's own counters beside what the trace holds."""
+    rows = []
+    for device, found in _objects(capture, "witness"):
+        for key, (label, form) in _WITNESSED.items():
+            counts = dig(found, f"counts.{key}")
+            kernel, low, high = (number(counts, p) for p in ("kernel", "trace_low", "trace_high"))
+            if kernel is None or low is None or high is None or not (kernel or high):
+                continue
+            traced = form(low) if low == high else Cell(f"{form(low).text}–{form(high).text}", low)
+            agree = cell(low <= kernel <= high)
+            rows.append((Cell(device), Cell(label), form(kernel), traced, agree))
+    columns = (
+        Column("device", numeric=False),
+        Column("counted", numeric=False),
+        Column("by the kernel"),
+        Column("in the trace"),
+        Column("equal", numeric=False),
+    )
+    note = "The kernel's counters (/sys/block/*/stat) over the same time are the witness."
+    return [Table("Was everything seen?", columns, tuple(rows), note)] if rows else []
+
+
+def _seen(capture: dict | None) -> list[Table]:
+    rows = tuple(
+        (Cell(device), *(cell(dig(found, key)) for key in _SEEN))
+        for device, found in _objects(capture, "devices")
+        if any(number(found, key) is not None for key in _SEEN)
+    )
+    columns = (Column("device", numeric=False), *(Column(label) for label in _SEEN.values()))
+    return [Table("What the block layer did to requests", columns, rows)] if rows else []
+
+
+def _objects(data: dict | None, path: str) -> list[tuple[str, dict]]:
+    found = dig(data, path)
+    items = found.items() if isinstance(found, dict) else ()
+    return [(str(name), value) for name, value in items if isinstance(value, dict)]
 
 
 def _notes(capture: dict | None, bins: TraceBins | None, meta: TraceMeta | None) -> list[str]:
