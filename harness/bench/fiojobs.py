@@ -25,6 +25,11 @@ SENTINEL_BYTES = 4096
 _WITNESS_PATIENCE_S = 2.0
 """fio may end before the log's last reads have; the kernel counts them a moment later."""
 
+_IDLE_LOOKS = 5
+
+_GRACE_S = 60.0
+"""How long after its runtime a job may take to start and to end."""
+
 _STRANGERS_SHARE = 0.01
 """Reads of others that are tolerated: udev looks for signatures when a writer has closed."""
 
@@ -71,10 +76,11 @@ def replay_plan(
     slack = (queue_depth - 1) * int(max(lengths.max(), SENTINEL_BYTES))
     if not planned - slack <= result.counted_bytes <= planned:
         raise MeasurementError(f"fio counted {result.counted_bytes} of {planned} planned bytes")
-    if not planned <= moved <= planned * (1 + _STRANGERS_SHARE):
+    # The same commands may be cancelled when fio ends; what it counted must have happened.
+    if not result.counted_bytes <= moved <= planned * (1 + _STRANGERS_SHARE):
         raise MeasurementError(
-            f"{device} read {moved} bytes during a plan of {planned}: "
-            + ("fio's reads fell short" if moved < planned else "somebody else uses the device")
+            f"{device} read {moved} bytes, fio counted {result.counted_bytes} of {planned}: "
+            + ("they did not happen" if moved < planned else "somebody else uses the device")
         )
     return result
 
@@ -87,36 +93,49 @@ def reference_job(
     block_bytes: int,
     queue_depth: int,
     region: tuple[int, int],
-    io_bytes: int,
+    seconds: float,
     threads: int = 1,
     seed: int = 1,
     read_percent: int = 50,
-    timeout_s: float = 300.0,
 ) -> FioResult:
-    """A plain fio job: ``rw`` as fio names it, in ``region`` (offset, size) of the device.
+    """A plain fio job: ``rw`` as fio names it, in ``region`` (offset, size), for ``seconds``.
 
     A job that writes is the caller's to guard. The result counts both directions.
+
+    Raises
+    ------
+    UsageError
+        The region is too small for the blocks of all threads.
+    MeasurementError
+        fio failed, or the kernel saw other bytes than it counted.
     """
     engine = "io_uring"
-    each = io_bytes // threads // block_bytes * block_bytes
-    if each == 0 or region[1] < threads * block_bytes:
-        raise UsageError(f"{block_bytes} B blocks do not fit {io_bytes} B on {threads} threads")
+    each = region[1] // threads // block_bytes * block_bytes
+    if each == 0:
+        raise UsageError(f"{threads} blocks of {block_bytes} B do not fit {region[1]} B")
+    # By time, not by bytes: a job that wraps around by bytes drains its queue at every lap.
     words = [
         f"--filename={device}", f"--ioengine={engine}", f"--iodepth={queue_depth}", f"--rw={rw}",
-        f"--bs={block_bytes}", f"--numjobs={threads}", f"--offset={region[0]}",
-        f"--size={region[1] // threads // block_bytes * block_bytes}", f"--io_size={each}",
-        "--norandommap", f"--randseed={seed}", "--group_reporting", "--allow_mounted_write=0",
+        f"--bs={block_bytes}", f"--numjobs={threads}", f"--offset={region[0]}", f"--size={each}",
+        f"--offset_increment={each if threads > 1 else 0}", "--time_based=1",
+        f"--runtime={int(seconds * 1e6)}us", "--norandommap", f"--randseed={seed}",
+        "--group_reporting", "--allow_mounted_write=0",
     ]  # fmt: skip
-    if threads > 1:
-        words.append(f"--offset_increment={region[1] // threads // block_bytes * block_bytes}")
     if rw in ("rw", "randrw", "readwrite"):
         words.append(f"--rwmixread={read_percent}")
+    name = block_name(device)
+    before = read_stat(name)
     with tempfile.TemporaryDirectory(prefix="harness-fio-") as folder:
-        job = run_fio(fio, words, Path(folder), timeout_s)
+        job = run_fio(fio, words, Path(folder), seconds + _GRACE_S)
+    since = read_stat(name).since(before)
     direction = {"read": "read", "randread": "read", "write": "write", "randwrite": "write"}
     result = parse_job(job, direction.get(rw, "both"), engine)
-    if result.counted_bytes != each * threads:
-        raise MeasurementError(f"fio moved {result.counted_bytes} of {each * threads} bytes")
+    moved = (since.read_sectors + since.write_sectors) * SECTOR_BYTES
+    if not result.counted_bytes <= moved <= result.counted_bytes * (1 + _STRANGERS_SHARE):
+        raise MeasurementError(
+            f"fio counted {result.counted_bytes} bytes, {device} moved {moved}: "
+            "I/O that did not happen, or somebody else uses the device"
+        )
     return result
 
 
@@ -144,10 +163,16 @@ def _check_plan(offsets: NDArray[np.uint64], lengths: NDArray[np.uint64], size_b
 
 
 def _await_bytes_read(name: str, before: int, planned: int) -> int:
-    """Bytes that device ``name`` has read since it had read ``before`` sectors."""
+    """Bytes that device ``name`` has read since it had read ``before`` sectors.
+
+    Waits until that is all of the plan, or until the device has been idle for a moment.
+    """
     deadline = time.monotonic() + _WITNESS_PATIENCE_S
+    idle = 0
     while True:
-        moved = (read_stat(name).read_sectors - before) * SECTOR_BYTES
-        if moved >= planned or time.monotonic() > deadline:
+        now = read_stat(name)
+        moved = (now.read_sectors - before) * SECTOR_BYTES
+        idle = 0 if now.in_flight else idle + 1
+        if moved >= planned or idle >= _IDLE_LOOKS or time.monotonic() > deadline:
             return moved
         time.sleep(0.01)

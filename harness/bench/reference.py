@@ -22,7 +22,7 @@ class ReferenceCell:
         self._bench, self._region = bench, region
         self._pattern, self._direction = pattern, direction
         self._block, self._depth, self._threads = block_bytes, queue_depth, threads
-        self._io_bytes = 0
+        self._moved = 0
         self.id = reference_id(pattern, direction, block_bytes, queue_depth, threads)
 
     @property
@@ -35,35 +35,26 @@ class ReferenceCell:
             "threads": self._threads,
             "engine": "fio/io_uring",
             "request_bytes": float(self._block),
-            "commands": self._io_bytes // self._block,
-            "wanted_bytes": self._io_bytes,
-            "read_bytes": self._io_bytes,
+            "commands": self._moved // self._block,
+            "wanted_bytes": self._moved,
+            "read_bytes": self._moved,
             "amplification": 1.0,
         }
 
     def sample(self) -> Sample:
-        if self._io_bytes == 0:
-            least = max(self._block * self._depth * self._threads, 8 << 20)
-            seconds = self._job(least)[1]
-            grown = int(least * max(1.0, self._bench.sample_seconds / seconds))
-            unit = self._block * self._threads
-            self._io_bytes = -(-grown // unit) * unit
-        return self._job(self._io_bytes)[0]
-
-    def _job(self, io_bytes: int) -> tuple[Sample, float]:
-        rw = {"read": "", "write": "write", "mixed": "rw"}[self._direction] or "read"
+        rw = {"read": "read", "write": "write", "mixed": "rw"}[self._direction]
         if self._pattern == "random":
             rw = "rand" + rw
         result = reference_job(
             self._bench.fio, self._bench.target.path, rw=rw, block_bytes=self._block,
             queue_depth=self._depth, region=(self._region.base, self._region.size_bytes),
-            io_bytes=io_bytes, threads=self._threads,
+            seconds=self._bench.sample_seconds, threads=self._threads,
         )  # fmt: skip
-        sample = Sample(
+        self._moved = result.counted_bytes
+        return Sample(
             result.gbps, result.seconds, result.latency_us, result.cpu_seconds,
             result.counted_bytes,
         )  # fmt: skip
-        return sample, result.seconds
 
 
 class RingSequential:
