@@ -50,13 +50,23 @@ def _replay(verdict: str, seconds: float, lag: float) -> dict[str, Any]:
     return {
         "fidelity": {
             "verdict": verdict, "order_kept": 1.0, "duration_s": seconds, "end_drift_ns": 310_000,
-            "lag_ns": {"p50": lag, "p99": 9 * lag, "max": 70 * lag},
+            "lag_ns": {"p50": lag, "p90": 3 * lag, "p99": 9 * lag, "p999": 40 * lag,
+                       "max": 70 * lag},
+            "lag_floor_ns": {"p50": 0, "p90": 0, "p99": lag, "p999": 30 * lag, "max": 60 * lag},
+            "lag_p99_allowed_ns": lag + 1e6, "end_drift_allowed_ns": 1_900_000, "reasons": [],
+            "requests": {"asked": 20_000, "done": 20_000},
         },
         "requests": 20_000, "bytes": 3_953_000_448, "errors": 0,
-        "device": {"name": "loop7", "size_bytes": 2 * GIB},
-        "latency_ns": {"R": {"p50": 171_000, "p99": 610_000, "max": 2_200_000, "count": 9_000},
-                       "W": {"p50": 320_000, "p99": 1_310_000, "max": 9_100_000, "count": 11_000}},
+        "device": {"name": "loop7", "size_bytes": 2 * GIB}, "errors_by_kind": {},
+        "latency_ns": {"R": _summary(171_000, 9_000), "W": _summary(320_000, 11_000)},
+        "recorded_latency_ns": {"R": _summary(169_000, 9_000), "W": _summary(331_000, 11_000)},
+        "notes": [],
     }  # fmt: skip
+
+
+def _summary(median: int, count: int) -> dict[str, int]:
+    return {"n": count, "mean": median, "p50": median, "p90": 2 * median, "p99": 4 * median,
+            "p999": 9 * median, "max": 20 * median}  # fmt: skip
 
 
 def _wear(steady: float | None) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def test_trace_figures_are_those_of_the_trace(made: Run) -> None:
 
 def test_every_figure_names_unit_and_device(made: Run) -> None:
     figures = [f for s in build(made) for f in s.figures]
-    assert len(figures) == 15
+    assert len(figures) == 16
     assert all(f.unit and f.device and f.device != "device not recorded" for f in figures)
     assert len({f.name for f in figures}) == len(figures)
 

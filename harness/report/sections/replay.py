@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from harness.report import replay_plots
 from harness.report.model import (
     Better,
     Cell,
@@ -16,7 +17,7 @@ from harness.report.model import (
     Table,
     Verdict,
 )
-from harness.report.plots import LINES, MARKERS, SERIES, duration_axis, legend_above
+from harness.report.replay_plots import OPERATIONS, QUANTILES
 from harness.report.run import Run, describe_device
 from harness.report.values import (
     cell,
@@ -30,19 +31,12 @@ from harness.report.values import (
     text,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 _MODES = {
     "replay-timed": "timed",
     "replay-flat-out": "flat out",
     "replay": "replay",
 }
 _LEVELS = {"FAITHFUL": Level.GOOD, "LATE": Level.CAUTION, "WRONG": Level.BAD}
-_QUANTILES = {
-    "p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "p99.9": "p99.9",
-    "p9999": "p99.99", "max": "max",
-}  # fmt: skip
 
 
 def section(run: Run) -> Section:
@@ -51,16 +45,14 @@ def section(run: Run) -> Section:
     replays = {key: run.results[key] for key in _MODES if key in run.results}
     if not replays:
         return Section(name, title, absent=run.why_absent("replay-timed"))
-    device = next((d for r in replays.values() if (d := describe_device(dig(r, "device")))), None)
-    latency = [t for key, data in replays.items() for t in _latency(key, data)]
     return Section(
         name,
         title,
         "Was the trace issued in order and on time, and how did the device answer?",
         verdicts=tuple(v for key, data in replays.items() for v in _verdict(key, data)),
         keys=tuple(k for key, data in replays.items() for k in _keys(key, data)),
-        tables=(_fidelity(replays), *latency),
-        figures=tuple(_figures(replays, device or run.device)),
+        tables=(_fidelity(replays), *_latency(replays)),
+        figures=tuple(_figures(replays, run.device)),
         notes=tuple(n for key, data in replays.items() for n in _notes(key, data)),
     )
 
@@ -119,14 +111,25 @@ def throughput_gbps(data: dict[str, Any]) -> float | None:
 _FIDELITY: dict[str, tuple[str, Callable[[Any, str], Cell]]] = {
     "fidelity.verdict": ("verdict", cell),
     "fidelity.order_kept": ("order kept", percent),
-    "requests": ("requests", cell),
-    "bytes": ("bytes", size),
+    "requests": ("requests done", cell),
+    "fidelity.requests.asked": ("requests asked", cell),
+    "bytes": ("bytes done", size),
+    "fidelity.bytes.asked": ("bytes asked", size),
     "errors": ("errors", cell),
+    "split_requests": ("requests issued in parts", cell),
     "fidelity.duration_s": ("duration", duration),
+    "fidelity.recorded_duration_s": ("duration recorded", duration),
     "fidelity.end_drift_ns": ("end drift", nanoseconds),
+    "fidelity.end_drift_allowed_ns": ("end drift allowed", nanoseconds),
     "fidelity.lag_ns.p50": ("lag, p50", nanoseconds),
     "fidelity.lag_ns.p99": ("lag, p99", nanoseconds),
     "fidelity.lag_ns.max": ("lag, max", nanoseconds),
+    "fidelity.lag_floor_ns.p99": ("lag of a perfect replayer, p99", nanoseconds),
+    "fidelity.lag_p99_allowed_ns": ("lag allowed, p99", nanoseconds),
+    "fidelity.depth.replayed.mean": ("depth at issue, mean", cell),
+    "fidelity.depth.recorded.mean": ("depth recorded, mean", cell),
+    "block_layer.kernel_splits": ("splits by the kernel", cell),
+    "block_layer.merges": ("merges by the kernel", cell),
 }
 
 
@@ -143,72 +146,51 @@ def _fidelity(replays: dict[str, dict[str, Any]]) -> Table:
     return Table("Fidelity", columns, tuple(rows), note)
 
 
-def latency_of(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Latency quantiles by operation, however the replay nests them."""
-    found = dig(data, "latency_ns") or dig(data, "latency")
-    if not isinstance(found, dict):
-        return {}
-    if any(number(found, q) is not None for q in _QUANTILES):
-        return {"all": found}
-    return {op: value for op, value in found.items() if isinstance(value, dict)}
-
-
-def _latency(key: str, data: dict[str, Any]) -> list[Table]:
-    by_op = latency_of(data)
-    shown = [q for q in _QUANTILES if any(number(v, q) is not None for v in by_op.values())]
-    if not shown:
-        return []
-    rows = tuple(
-        (Cell(op), cell(dig(v, "n") or dig(v, "count")), *(nanoseconds(dig(v, q)) for q in shown))
-        for op, v in by_op.items()
-    )
+def _latency(replays: dict[str, dict[str, Any]]) -> list[Table]:
+    rows = []
+    for key, data in replays.items():
+        rows += _latency_rows(_MODES[key], dig(data, "latency_ns"))
+    first = next(iter(replays.values()))
+    rows += _latency_rows("recorded", dig(first, "recorded_latency_ns"))
     columns = (
+        Column("replay", numeric=False),
         Column("operation", numeric=False),
         Column("requests"),
-        *(Column(_QUANTILES[q]) for q in shown),
+        *(Column(label) for label in QUANTILES.values()),
     )
-    return [Table(f"Latency, {_MODES[key]}", columns, rows)]
+    return [Table("Latency", columns, tuple(rows))] if rows else []
 
 
-def _figures(replays: dict[str, dict[str, Any]], device: str) -> list[Figure]:
-    lags = {
-        _MODES[key]: dig(data, "fidelity.lag_ns")
-        for key, data in replays.items()
-        if key != "replay-flat-out" and number(data, "fidelity.lag_ns.max")
-    }
-    return [_lag(lags, device)] if lags else []
-
-
-def _lag(lags: dict[str, dict[str, Any]], device: str) -> Figure:
-    def draw(axes: Axes) -> None:
-        shown = [q for q in _QUANTILES if any(number(lag, q) is not None for lag in lags.values())]
-        for place, (mode, lag) in enumerate(lags.items()):
-            points = [(shown.index(q), number(lag, q)) for q in shown]
-            known = [(x, y / 1e9) for x, y in points if y]
-            axes.plot(
-                [x for x, _ in known], [y for _, y in known],
-                LINES[place % len(LINES)], marker=MARKERS[place], color=SERIES[place], label=mode,
-            )  # fmt: skip
-            for x, y in known:
-                axes.annotate(
-                    nanoseconds(y * 1e9).text, (x, y), xytext=(0, 7), textcoords="offset points",
-                    ha="center", fontsize=8.5,
-                )  # fmt: skip
-        axes.set_yscale("log")
-        axes.margins(x=0.12, y=0.2)
-        duration_axis(axes.yaxis)
-        axes.set_xticks(range(len(shown)), [_QUANTILES[q] for q in shown])
-        axes.set_xlabel("requests, by how late they were issued")
-        axes.set_ylabel("lag behind the schedule")
-        if len(lags) > 1:
-            legend_above(axes)
-
-    return Figure("replay-lag", "How late requests were issued", "quantile; time", device, draw)
+def _latency_rows(name: str, by_op: Any) -> list[tuple[Cell, ...]]:
+    found = by_op.items() if isinstance(by_op, dict) else ()
+    return [
+        (
+            Cell(name),
+            Cell(OPERATIONS.get(op) or str(op)),
+            cell(dig(summary, "n")),
+            *(nanoseconds(dig(summary, quantile)) for quantile in QUANTILES),
+        )
+        for op, summary in found
+        if number(summary, "max") is not None
+    ]
 
 
 def _notes(key: str, data: dict[str, Any]) -> list[str]:
-    return [
-        f"{_MODES[key]}: {note}"
-        for part in ("notes", "caveats", "warnings", "fidelity.reasons")
-        for note in strings(data, part)
-    ]
+    found = [n for part in ("notes", "caveats", "warnings") for n in strings(data, part)]
+    found += [f"not faithful: {reason}" for reason in strings(data, "fidelity.reasons")]
+    kinds = dig(data, "errors_by_kind")
+    if isinstance(kinds, dict):
+        found += [f"{count} requests failed with {kind}" for kind, count in kinds.items()]
+    if dig(data, "interrupted") is True:
+        found.append("interrupted: this is a part of the trace")
+    stand_in = text(data, "stand_in")
+    found += [stand_in] if stand_in else []
+    return [f"{_MODES[key]}: {note}" for note in found]
+
+
+def _figures(replays: dict[str, dict[str, Any]], device: str) -> list[Figure]:
+    """Of the first replay that kept a schedule: lateness means nothing flat out."""
+    timed = next((data for key, data in replays.items() if key != "replay-flat-out"), None)
+    if timed is None:
+        return []
+    return replay_plots.figures(timed, describe_device(dig(timed, "device")) or device)
