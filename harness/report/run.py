@@ -46,8 +46,8 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Name of the folder."""
-        return self.path.name
+        """Name of the folder, also while it is still being written."""
+        return self.path.name.removesuffix(".partial")
 
     def get(self, name: str) -> dict[str, Any] | None:
         """The JSON object of ``NAME.json``, None where the run has none."""

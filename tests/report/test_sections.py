@@ -161,6 +161,14 @@ def test_an_erase_histogram_is_read_in_any_form(form: dict[str, Any]) -> None:
     assert histogram(form) == [(0.5, 1.5, 4), (1.5, 2.5, 4)]
 
 
+def test_what_failed_in_a_run_is_said_on_top(made: Run) -> None:
+    record = {**made.record, "failures": ["capture: LOSSY(7)"]}
+    run = Run(made.path.with_name(made.name + ".partial"), record, made.results, (), None)
+    assert run.name == made.name
+    verdicts = [v for s in build(run) for v in s.verdicts if v.subject == "This run"]
+    assert [(v.word, v.detail) for v in verdicts] == [("FAILED", "capture: LOSSY(7)")]
+
+
 def test_lossy_wrong_and_unsteady_are_not_called_good(made: Run) -> None:
     results = copy.deepcopy(made.results)
     results["capture"].update(verdict="LOSSY", lost=7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.report.model import Cell, Column, Section, Table
+from harness.report.model import Cell, Column, Level, Section, Table, Verdict
 from harness.report.run import Run
 from harness.report.values import ABSENT, cell, dig, duration, records, size, strings, text
 
@@ -21,9 +21,15 @@ def section(run: Run) -> Section:
         "provenance",
         "Provenance and caveats",
         "Where do the figures come from, and what should be held against them?",
+        verdicts=tuple(_verdict(run)),
         tables=tuple(tables),
         notes=tuple(caveats(run)),
     )
+
+
+def _verdict(run: Run) -> list[Verdict]:
+    failures = strings(run.record, "failures")
+    return [Verdict("This run", "FAILED", Level.BAD, "; ".join(failures))] if failures else []
 
 
 def caveats(run: Run) -> list[str]:
