@@ -165,3 +165,23 @@ def test_looking_changes_no_mount_and_leaves_no_loop_device() -> None:
 def test_the_ring_buffer_and_io_uring_are_really_tried() -> None:
     assert _run("bpf").detail == "a BPF ring buffer could be made"
     assert _run("io_uring").detail.startswith("a ring of 8 entries")
+
+
+@pytest.mark.parametrize(
+    ("script", "ok", "detail"),
+    [
+        ("echo 'NVIDIA H200, 143771 MiB, 570.1'", True, "NVIDIA H200, 143771 MiB, 570.1"),
+        ("echo 'NVIDIA-SMI has failed: no driver'; exit 9", False, "NVIDIA-SMI has failed"),
+        ("true", False, "nvidia-smi lists no GPU"),
+    ],
+)
+def test_a_gpu_counts_only_with_its_driver(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, ok: bool, detail: str
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    outcome = _run("gpu")
+    assert outcome.ok is ok
+    assert detail in outcome.detail
