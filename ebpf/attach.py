@@ -72,6 +72,7 @@ def attach(arguments: argparse.Namespace, devices: list[dict]) -> dict:
         "counters_fd": bpf[b"counters"].map_fd,
         "devices": devices,
         "compress": arguments.compress,
+        "by_issuer": bool(arguments.pid or arguments.cgroup),
         "notes": notes + parts["notes"],
     }
     os.set_inheritable(state["ring_fd"], True)

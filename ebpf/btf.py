@@ -38,6 +38,8 @@ class Btf:
             raise BtfError("BTF is truncated") from error
         if magic != 0xEB9F:
             raise BtfError("not little-endian BTF")
+        if len(blob) < header + max(type_at + type_len, str_at + str_len):
+            raise BtfError("BTF is truncated")
         self._types = blob[header + type_at : header + type_at + type_len]
         self._strings = blob[header + str_at : header + str_at + str_len]
         self._heads = self._index()

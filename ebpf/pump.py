@@ -162,6 +162,7 @@ class Pump:
             "mode": self._state["mode"],
             "meaning": self._state["meaning"],
             "notes": self._state["notes"],
+            "by_issuer": self._state["by_issuer"],
             "devices": [
                 {**device, "facts": sysblock.facts(device["name"]), **snapshot}
                 for device, snapshot in zip(self._state["devices"], self._snapshots(), strict=True)

@@ -51,11 +51,6 @@ class TraceOptions:
         if not 0.004 <= self.ring_mib <= 128:
             raise UsageError("the ring must be between 0.004 and 128 MiB")
 
-    @property
-    def filtered(self) -> bool:
-        """Whether some requests of the devices are left out on purpose."""
-        return bool(self.operations or self.pids or self.cgroup)
-
     def loader_words(self) -> list[str]:
         """The loader's command line for these options."""
         words = ["--ring-mib", str(self.ring_mib)]

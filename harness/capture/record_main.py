@@ -22,7 +22,6 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--command", default="")
-    parser.add_argument("--filtered", action="store_true")
     parser.add_argument("--bios", action="store_true")
     arguments = parser.parse_args()
     try:
@@ -48,7 +47,6 @@ def record(fd: int, arguments: argparse.Namespace) -> dict[str, Any]:
         content,
         arguments.out,
         arguments.command,
-        filtered=arguments.filtered,
         bios=arguments.bios,
     ) as recorder:
         _say({"ready": content})

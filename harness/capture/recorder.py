@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from harness.capture.records import KIND_SHIFT, Decoder, Kind
 from harness.capture.verdict import Evidence, Judgement, judge
 from harness.capture.witness import Witness
 from harness.core.errors import UsageError
+from harness.core.ops import OP_LETTERS
 from harness.trace.schema import DeviceMeta, TraceMeta
 
 
@@ -35,15 +37,11 @@ class Recorder:
         The loader's first message.
     out
         The trace: of requests, or of bios where the devices have no requests of their own.
-    filtered
-        Whether the probe leaves some events of the devices out on purpose.
     bios
         Record bios beside the requests too, in ``bios_path(out)``.
     """
 
-    def __init__(
-        self, hello: Mapping[str, Any], out: Path, command: str, *, filtered: bool, bios: bool
-    ) -> None:
+    def __init__(self, hello: Mapping[str, Any], out: Path, command: str, *, bios: bool) -> None:
         self._hello = hello
         self._devices = hello["devices"]
         by_bio = {bool(device["bio_based"]) for device in self._devices}
@@ -66,8 +64,7 @@ class Recorder:
             )
             self._beside = Lane("bio", decoder, bios_path(out), meta.noted(note), issues_only=True)
         self._witnesses = {
-            device["dev"]: Witness(device, filtered=filtered, sectors_only=self._bio_based)
-            for device in self._devices
+            device["dev"]: Witness(device, sectors_only=self._bio_based) for device in self._devices
         }
         self._received = 0
         self._end: Mapping[str, Any] | None = None
@@ -176,6 +173,7 @@ class Recorder:
                 keyed=self._fifo is None,
             )
         )
+        judgement = replace(judgement, notes=judgement.notes + self._unattributed())
         witness = {name: result.to_dict() for name, result in witnesses.items()}
         for lane in self._lanes():
             lane.writer.meta = lane.writer.meta.noted(*judgement.notes).model_copy(
@@ -188,6 +186,20 @@ class Recorder:
                 }
             )
         return self._result(judgement, witness, unfinished)
+
+    def _unattributed(self) -> tuple[str, ...]:
+        """What a filter on processes left out, which may have been theirs all the same."""
+        if not self._hello["by_issuer"] or self._end is None:
+            return ()
+        left_out = {
+            letter: sum(int(d[f"rejected_{letter}_requests"]) for d in self._end["devices"])
+            for letter in OP_LETTERS
+        }
+        shown = ", ".join(f"{count} {letter}" for letter, count in left_out.items() if count)
+        return (
+            f"requests not attributed to the wanted processes: {shown or 'none'} (write-back, "
+            "discards and flushes are issued by kernel workers, whoever caused them)",
+        )
 
     def _presume(self, open_rows: Rows) -> int:
         """Tell the witnesses of requests without a completion; how many never saw one."""

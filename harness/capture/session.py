@@ -148,7 +148,6 @@ class Capture:
     def _recorder_words(self) -> list[str]:
         words = [sys.executable, "-m", "harness.capture.record_main", "--out", str(self._out)]
         words += ["--command", self._command]
-        words += ["--filtered"] if self._options.filtered else []
         return words + (["--bios"] if self._options.bios else [])
 
     def _next(self, wanted: str) -> dict[str, Any]:

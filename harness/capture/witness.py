@@ -61,15 +61,12 @@ class WitnessResult:
 class Witness:
     """Counts completions of one device between two readings of its counters."""
 
-    def __init__(
-        self, start: Mapping[str, Any], *, filtered: bool, sectors_only: bool = False
-    ) -> None:
+    def __init__(self, start: Mapping[str, Any], *, sectors_only: bool = False) -> None:
         """``start`` is the first reading; devices without requests count pieces of bios."""
         self._start = start
         self._compared = [row for row in _COMPARED if row[2] or not sectors_only]
         self._bio_based = sectors_only
         self._stop: Mapping[str, Any] | None = None
-        self._filtered = filtered
         self._sure = np.zeros((2, _GROUPS), np.int64)
         self._unsure = np.zeros((2, _GROUPS), np.int64)
 
@@ -133,9 +130,8 @@ class Witness:
             kernel = stop["stat"][column] - start["stat"][column]
             low = int(self._sure[int(sectors), group])
             high = low + int(self._unsure[int(sectors), group])
-            if self._filtered:
-                rejected_low, rejected_high = self._rejected(group, sectors)
-                low, high = low + rejected_low, high + rejected_high
+            rejected_low, rejected_high = self._rejected(group, sectors)
+            low, high = low + rejected_low, high + rejected_high
             counts[name] = {"kernel": kernel, "trace_low": low, "trace_high": high}
             if not low <= kernel <= high:
                 wrong.append(name)

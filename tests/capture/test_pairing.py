@@ -1,0 +1,173 @@
+"""Pairing against a naive model, and the cases that random streams rarely make."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.capture.pairing import CommTable, Pairer
+from harness.capture.records import SLOT_DTYPE, Kind
+
+_BASE = 0xFFFF888100000000
+ALL_FIXED = np.ones(256, bool)
+
+
+def slots(*events: tuple[Kind, int, int, int], bytes_: int = 4096) -> np.ndarray:
+    """Events (kind, ts_ns, request number, sector) as the probe would send them."""
+    out = np.zeros(len(events), SLOT_DTYPE)
+    for row, (kind, ts_ns, request, sector) in zip(out, events, strict=True):
+        row["ts_ns"], row["key"] = ts_ns, _BASE + 64 * request
+        row["kind_sector"] = int(kind) << 56 | sector
+        row["bytes"] = bytes_
+    return out
+
+
+def pairer() -> Pairer:
+    return Pairer(Kind.ISSUE, Kind.COMPLETE, CommTable(), ALL_FIXED)
+
+
+def rows_of(pairing: Pairer) -> list[tuple[int, int, int]]:
+    """(ts, sector, latency) of all rows."""
+    rows = pairing.take(everything=True)
+    assert rows is not None
+    return list(
+        zip(*(rows[name].tolist() for name in ("ts_ns", "sector", "latency_ns")), strict=True)
+    )
+
+
+ISSUE, END, BACK = Kind.ISSUE, Kind.COMPLETE, Kind.REQUEUE
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 50))
+def test_any_stream_in_any_batches_pairs_as_the_naive_model(
+    seed: int, depth: int, batch: int
+) -> None:
+    rng = random.Random(seed)
+    free, busy, events = list(range(depth)), {}, []
+    expected = []
+    for step in range(300):
+        ts_ns = 1000 * step
+        if free and (not busy or rng.random() < 0.5):
+            request = free.pop(rng.randrange(len(free)))
+            busy[request] = len(expected)
+            expected.append([ts_ns, step * 8, -1, len(busy)])
+            events.append((ISSUE, ts_ns, request, step * 8))
+        else:
+            request = rng.choice(list(busy))
+            row = expected[busy.pop(request)]
+            row[2] = ts_ns - row[0]
+            free.append(request)
+            events.append((END, ts_ns, request, row[1]))
+    pairing = pairer()
+    for first in range(0, len(events), batch):
+        pairing.add(slots(*events[first : first + batch]))
+    rows = pairing.take(everything=True)
+    assert rows is not None
+    got = [rows[name].tolist() for name in ("ts_ns", "sector", "latency_ns", "queue_depth")]
+    assert [list(row) for row in zip(*got, strict=True)] == expected
+    assert pairing.counts.unpaired_completions == pairing.counts.reissued == 0
+
+
+def test_rows_leave_in_order_of_time_and_only_when_finished() -> None:
+    pairing = pairer()
+    pairing.add(
+        slots((ISSUE, 0, 1, 8), (ISSUE, 5, 2, 16), (END, 10, 2, 16), (ISSUE, 500_000_000, 3, 24))
+    )
+    assert pairing.take() is None  # the first is still open
+    pairing.add(slots((END, 600_000_000, 1, 8)))
+    rows = pairing.take()
+    assert rows is not None
+    assert rows["ts_ns"].tolist() == [0, 5]
+    assert rows_of(pairing) == [(500_000_000, 24, -1)]
+
+
+def test_stragglers_are_sorted_in() -> None:
+    pairing = pairer()
+    pairing.add(slots((ISSUE, 100, 1, 8), (ISSUE, 90, 2, 16), (END, 200, 1, 8), (END, 210, 2, 16)))
+    assert [ts for ts, _, _ in rows_of(pairing)] == [90, 100]
+
+
+def test_a_lost_completion_leaves_its_latency_empty() -> None:
+    pairing = pairer()
+    pairing.add(slots((ISSUE, 0, 1, 8), (ISSUE, 50, 1, 80), (END, 70, 1, 80)))
+    assert rows_of(pairing) == [(0, 8, -1), (50, 80, 20)]
+    assert pairing.counts.reissued == 1
+    assert pairing.presumed[0]["sector"].tolist() == [8]
+
+
+def test_a_completion_elsewhere_is_not_taken_for_the_lost_one() -> None:
+    # The completion of the first and the issue of the second request are lost.
+    pairing = pairer()
+    pairing.add(slots((ISSUE, 0, 1, 8), (END, 70, 1, 80)))
+    assert rows_of(pairing) == [(0, 8, -1)]
+    assert pairing.counts.unpaired_completions == pairing.counts.reissued == 1
+
+
+def test_a_carrier_of_a_flush_is_an_empty_completion() -> None:
+    pairing = pairer()
+    carrier = slots((END, 30, 1, 0), bytes_=0)
+    pairing.add(np.concatenate([slots((ISSUE, 0, 1, 8), (END, 20, 1, 8)), carrier]))
+    assert rows_of(pairing) == [(0, 8, 20)]
+    assert (pairing.counts.empty_completions, pairing.counts.unpaired_completions) == (1, 0)
+
+
+def test_a_requeued_request_is_one_row_at_its_last_issue() -> None:
+    pairing = pairer()
+    pairing.add(slots((ISSUE, 0, 1, 8), (BACK, 10, 1, 8), (ISSUE, 20, 1, 8), (END, 25, 1, 8)))
+    assert rows_of(pairing) == [(20, 8, 5)]
+    assert pairing.counts.requeued == 1
+
+
+def test_depth_counts_each_device_by_itself() -> None:
+    pairing = pairer()
+    events = slots(
+        (ISSUE, 0, 1, 8), (ISSUE, 1, 2, 8), (ISSUE, 2, 3, 8), (END, 3, 1, 8), (ISSUE, 4, 4, 8)
+    )
+    events["dev"] = [1, 2, 1, 1, 1]
+    pairing.add(events)
+    rows = pairing.take(everything=True)
+    assert rows is not None
+    assert rows["queue_depth"].tolist() == [1, 1, 2, 2]
+
+
+def test_one_stuck_request_does_not_hold_back_a_million(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.capture.pairing.MAX_WAITING", 100)
+    pairing = pairer()
+    pairing.add(slots((ISSUE, 0, 999, 8)))
+    left = 0
+    for batch in range(20):
+        events = []
+        for n in range(50):
+            at = (batch * 50 + n + 1) * 10_000_000
+            events += [(ISSUE, at, n, 8), (END, at + 5, n, 8)]
+        pairing.add(slots(*events))
+        rows = pairing.take()
+        left += 0 if rows is None else len(rows["ts_ns"])
+    assert left > 800
+    assert pairing.counts.overtaken == 1
+
+
+def test_events_without_completions_of_their_own_pass_at_once() -> None:
+    pairing = Pairer(Kind.BIO_ISSUE, None, CommTable(), None)
+    pairing.add(
+        slots((Kind.BIO_ISSUE, 0, 1, 8), (ISSUE, 1, 2, 8), (Kind.BIO_ISSUE, 200_000_000, 1, 9))
+    )
+    rows = pairing.take()
+    assert rows is not None and rows["ts_ns"].tolist() == [0]
+
+
+def test_names_of_commands_become_codes() -> None:
+    table = CommTable()
+    words = np.array(
+        [[int.from_bytes(b"fio\0\0\0\0\0", "little"), 0],
+         [int.from_bytes(b"longname", "little"), int.from_bytes(b"r-than-8", "little")],
+         [int.from_bytes(b"fio\0\0\0\0\0", "little"), 0]],
+        np.uint64,
+    )  # fmt: skip
+    assert table.codes(words).tolist() == [0, 1, 0]
+    assert table.names == ["fio", "longnamer-than-8"]
