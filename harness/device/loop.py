@@ -22,6 +22,7 @@ from harness.core.units import format_size
 _LOOP_CTL_GET_FREE = 0x4C82
 _LOOP_CONFIGURE = 0x4C0A
 _LOOP_GET_STATUS64 = 0x4C05
+_BLKPG, _BLKPG_DEL_PARTITION = 0x1269, 2
 _LO_FLAGS_AUTOCLEAR = 4
 _LO_FLAGS_DIRECT_IO = 16
 _CLAIM_ATTEMPTS = 64
@@ -55,6 +56,28 @@ class _LoopConfig(ctypes.Structure):
         ("block_size", ctypes.c_uint32),
         ("info", _LoopInfo),
         ("reserved", ctypes.c_uint64 * 8),
+    )
+
+
+class _Partition(ctypes.Structure):
+    """``struct blkpg_partition`` of linux/blkpg.h."""
+
+    _fields_ = (
+        ("start", ctypes.c_int64),
+        ("length", ctypes.c_int64),
+        ("number", ctypes.c_int),
+        ("names", ctypes.c_char * 128),
+    )
+
+
+class _PartitionOrder(ctypes.Structure):
+    """``struct blkpg_ioctl_arg`` of linux/blkpg.h."""
+
+    _fields_ = (
+        ("op", ctypes.c_int),
+        ("flags", ctypes.c_int),
+        ("size", ctypes.c_int),
+        ("data", ctypes.c_void_p),
     )
 
 
@@ -188,8 +211,25 @@ def _claim(backing_fd: int, logical_block: int, flags: int) -> tuple[int, int]:
             if error.errno == errno.EBUSY:
                 continue
             raise _refused(error) from error
+        _drop_leftovers(fd, number)
         return fd, number
     raise MachineError("no free loop device: others take them faster than we can")
+
+
+def _drop_leftovers(fd: int, number: int) -> None:
+    """Forget partitions that an earlier user of the device told the kernel of and left behind.
+
+    Ours has none, but as long as the kernel lists them nobody may write to the device.
+    """
+    name = f"loop{number}"
+    for entry in Path(f"/sys/class/block/{name}").glob(f"{name}p*"):
+        partition = _Partition(number=int(entry.name.removeprefix(f"{name}p")))
+        order = _PartitionOrder(
+            op=_BLKPG_DEL_PARTITION,
+            size=ctypes.sizeof(partition),
+            data=ctypes.addressof(partition),
+        )
+        fcntl.ioctl(fd, _BLKPG, order)
 
 
 def _free_number() -> int:
