@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NAMES = {"wear": "full-size drive", "wear-captured": "captured trace"}
-_CONVENTIONS = ("paper_days", "waf1_days", "nand_days", "jedec_days")
+_CONVENTIONS = ("paper_days", "waf1_days", "nand_days", "nand_level_days", "jedec_days")
 
 
 def figures(key: str, data: dict[str, Any], device: str) -> list[Figure]:

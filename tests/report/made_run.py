@@ -140,7 +140,11 @@ def _calibration() -> dict[str, Any]:
         "bandwidth_terms": [
             {"hop": "ssd-to-dram", "direction": "read", "pattern": "sequential",
              "form": "latency", "t0_us": 17.2, "b1_gbps": 1.9, "b_max_gbps": 1.68,
-             "residuals": {"rms": 0.021, "worst": 0.047}, "n": 4}],
+             "residuals": {"rms": 0.021, "worst": 0.047}, "n": 4,
+             "valid": {"request_bytes": {"low": 4096, "high": 4 << 20},
+                       "queue_depth": {"low": 1, "high": 1}}}],
+        "hop_terms": [{"hop": "ssd-to-dram", "direction": "read", "gbps": value,
+                       "conditions": "contiguous"}],
         "waf": [{"source": "ftl-model", "profile": "1tb-0.3dwpd", "policy": "drive",
                  "store": "lmcache-raw-block", "cumulative": 2.4043, "steady": 2.6031}],
         "not_measured": [{"what": "ssd-to-gpu", "reason": "no GPU"}],

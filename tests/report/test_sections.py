@@ -8,9 +8,11 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness.report import Run, build, read_run
+from harness.report.calibration_plots import fitted
 from harness.report.model import Section
 from harness.report.page import page
 from harness.report.run import FILES
@@ -181,3 +183,15 @@ def test_lossy_wrong_and_unsteady_are_not_called_good(made: Run) -> None:
     assert levels["Replay, timed"] == ("WRONG", "bad")
     assert levels["WAF, full-size drive"] == ("NOT STEADY", "caution")
     assert levels["Payloads read back"] == ("WRONG", "bad")
+
+
+def test_fitted_bandwidth_is_that_of_the_two_forms() -> None:
+    size = np.array([1e6])
+    latency = {"form": "latency", "t0_us": 100.0, "b1_gbps": 2.0, "b_max_gbps": 5.0,
+               "valid": {"queue_depth": {"high": 2}}}  # fmt: skip
+    assert fitted(latency, size) == pytest.approx([2 * 1e6 / (100e-6 + 500e-6) / 1e9])
+    latency["valid"]["queue_depth"]["high"] = 32
+    assert fitted(latency, size) == pytest.approx([5.0])
+    saturation = {"form": "saturation", "half_bytes": 1e6, "b_max_gbps": 5.0}
+    assert fitted(saturation, size) == pytest.approx([2.5])
+    assert fitted({"form": "saturation", "b_max_gbps": 5.0}, size) is None

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from harness.report.model import (
-    Column,
-    Figure,
-    KeyNumber,
-    Level,
-    Section,
-    Table,
-    Verdict,
-)
-from harness.report.plots import MARKERS, SERIES, byte_axis, legend_above
+from harness.report import calibration_plots
+from harness.report.model import Column, KeyNumber, Level, Section, Table, Verdict
 from harness.report.run import Run, describe_device
 from harness.report.values import cell, dig, interval, number, percent, records, text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _REPLACED = ("measured", "modelled")
 
@@ -29,7 +18,8 @@ def section(run: Run) -> Section:
     data = run.get("calibration")
     if data is None:
         return Section(name, title, absent=run.why_absent("calibration"))
-    tables = [*_constants(data), *_terms(data), *_waf(data), *_missing(data)]
+    tables = [*_constants(data), *_hops(data), *_terms(data)]
+    tables += [*_waf(data), *_waf_terms(data), *_missing(data)]
     return Section(
         name,
         title,
@@ -37,7 +27,7 @@ def section(run: Run) -> Section:
         verdicts=tuple(_verdicts(data)),
         keys=tuple(_keys(data)),
         tables=tuple(tables),
-        figures=tuple(_figures(data, _device(data))),
+        figures=tuple(calibration_plots.figures(data, _device(data))),
     )
 
 
@@ -157,39 +147,49 @@ def _missing(data: dict[str, Any]) -> list[Table]:
     return [Table("What a reader may look for and will not find", columns, rows)] if rows else []
 
 
-def _figures(data: dict[str, Any], device: str) -> list[Figure]:
-    samples = [
-        s for s in records(data, "bandwidth")
-        if number(s, "request_bytes") and number(s, "gbps.median")
-    ]  # fmt: skip
-    sizes = {s["request_bytes"] for s in samples}
-    return [_bandwidth(samples, device)] if len(sizes) > 1 else []
+def _hops(data: dict[str, Any]) -> list[Table]:
+    rows = tuple(
+        (
+            cell(dig(t, "hop")),
+            cell(dig(t, "direction")),
+            interval(dig(t, "gbps")),
+            cell(dig(t, "conditions")),
+        )
+        for t in records(data, "hop_terms")
+    )
+    columns = (
+        Column("hop", numeric=False),
+        Column("direction", numeric=False),
+        Column("best sustained (95 % interval)", "GB/s"),
+        Column("conditions", numeric=False),
+    )
+    return [Table("Hops", columns, rows)] if rows else []
 
 
-def _series(sample: dict[str, Any]) -> str:
-    name = text(sample, "layout") or text(sample, "pattern") or "sample"
-    direction = text(sample, "direction")
-    return f"{name}, {direction}" if direction else name
-
-
-def _bandwidth(samples: list[dict[str, Any]], device: str) -> Figure:
-    def draw(axes: Axes) -> None:
-        for place, name in enumerate(dict.fromkeys(_series(s) for s in samples)):
-            mine = [s for s in samples if _series(s) == name]
-            middle = [s["gbps"]["median"] for s in mine]
-            low = [m - (number(s, "gbps.low") or m) for m, s in zip(middle, mine, strict=True)]
-            high = [(number(s, "gbps.high") or m) - m for m, s in zip(middle, mine, strict=True)]
-            axes.errorbar(
-                [s["request_bytes"] for s in mine], middle, [low, high], linestyle="none",
-                marker=MARKERS[place % 7], color=SERIES[place % 7], capsize=2, label=name,
-            )  # fmt: skip
-        axes.set_xscale("log", base=2)
-        byte_axis(axes.xaxis)
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("mean request size")
-        axes.set_ylabel("bandwidth (GB/s)")
-        legend_above(axes, 2)
-
-    note = "Median with its 95 % interval, all depths."
-    title = "Measured bandwidth by request size"
-    return Figure("calibration-bandwidth", title, "bytes; GB/s", device, draw, note)
+def _waf_terms(data: dict[str, Any]) -> list[Table]:
+    rows = tuple(
+        (
+            cell(dig(t, "store")),
+            cell(dig(t, "policy")),
+            cell(dig(t, "variable")),
+            cell(dig(t, "form")),
+            cell(dig(t, "a")),
+            cell(dig(t, "b")),
+            percent(dig(t, "residuals.rms")),
+            percent(dig(t, "residuals.worst")),
+            cell(dig(t, "n")),
+        )
+        for t in records(data, "waf_terms")
+    )
+    columns = (
+        Column("store", numeric=False),
+        Column("policy", numeric=False),
+        Column("WAF against", numeric=False),
+        Column("form", numeric=False),
+        Column("a"),
+        Column("b"),
+        Column("residual rms"),
+        Column("residual worst"),
+        Column("n"),
+    )
+    return [Table("Fitted WAF", columns, rows)] if rows else []

@@ -34,6 +34,7 @@ CONVENTIONS = {
     "paper_days": "TBW / (writes a day x WAF): the published simulator's formula, WAF measured",
     "waf1_days": "TBW / writes a day: the published simulator's assumption, WAF = 1",
     "nand_days": "P/E cycles x raw bytes x levelling / (writes a day x WAF): the flash itself",
+    "nand_level_days": "the same with perfect levelling",
     "jedec_days": "TBW x rated WAF / (writes a day x WAF): the vendor's own workload as yardstick",
 }
 _HEADLINES = {"paper_days": 2, "waf1_days": 3}
