@@ -11,10 +11,20 @@ from typing import Annotated
 import typer
 
 from harness import __version__
-from harness.cli import bench, calibrate, capture, doctor, emit, report
+from harness.cli import bench, calibrate, capture, doctor, emit, replay, report, requests, trace
 from harness.core.errors import HarnessError, Interrupted
 
-GROUPS: tuple[ModuleType, ...] = (bench, calibrate, capture, doctor, emit, report)
+GROUPS: tuple[ModuleType, ...] = (
+    bench,
+    calibrate,
+    capture,
+    doctor,
+    emit,
+    replay,
+    report,
+    requests,
+    trace,
+)
 """The command modules in the order of ``harness --help``; each has ``register(app)``."""
 
 app = typer.Typer(
