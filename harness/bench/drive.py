@@ -105,13 +105,13 @@ class Engine:
                     self.pool.address + np.array(slots, np.uint64) * self.pool.slot_bytes
                 )
                 issued_at[batch] = time.perf_counter()
-                self._submit(sqes[batch])
+                self.submit(sqes[batch])
                 following = limit
             finished = self.ring.reap(wait=1, timeout_s=_STALL_S)
             if len(finished) == 0:
                 raise MeasurementError(f"the device completed nothing for {_STALL_S:.0f} s")
             which = finished["user_data"].astype(np.int64)
-            _check(finished["res"], which, length, write)
+            _check_all(finished["res"], which, length, write)
             took[which] = time.perf_counter() - issued_at[which]
             done[which] = True
             ended += len(which)
@@ -143,7 +143,8 @@ class Engine:
         sqes["user_data"] = np.arange(len(offset))
         return sqes
 
-    def _submit(self, batch: NDArray[np.void]) -> None:
+    def submit(self, batch: NDArray[np.void]) -> None:
+        """Hand ``batch`` to the kernel, all of it."""
         taken = 0
         while taken < len(batch):
             taken += self.ring.submit(batch[taken:])
@@ -155,14 +156,32 @@ class Engine:
         return at + size
 
 
-def _check(
+def read_sqes(
+    engine: Engine, offset: NDArray[np.uint64], length: NDArray[np.uint64], slots: list[int]
+) -> NDArray[np.void]:
+    """Reads into the given slots of the engine's pool; ``user_data`` is the slot."""
+    sqes = empty_sqes(len(offset))
+    sqes["opcode"] = Opcode.READ
+    sqes["fd"] = engine.fd
+    sqes["off"] = offset
+    sqes["len"] = length
+    where = np.array(slots, np.uint64)
+    sqes["addr"] = engine.pool.address + where * engine.pool.slot_bytes
+    sqes["user_data"] = where
+    return sqes
+
+
+def check_result(result: int, asked: int, verb: str = "read") -> None:
+    """MeasurementError unless ``result`` of a completion is what was asked for."""
+    if result < 0:
+        raise MeasurementError(f"{verb} failed: {os.strerror(-result)}")
+    if result != asked:
+        raise MeasurementError(f"short {verb}: {result} of {asked} bytes")
+
+
+def _check_all(
     result: NDArray[np.int32], which: NDArray[np.int64], length: NDArray[np.uint64], write: bool
 ) -> None:
-    wrong = np.flatnonzero(result != length[which].astype(np.int64))
-    if len(wrong) == 0:
-        return
-    code, asked = int(result[wrong[0]]), int(length[which[wrong[0]]])
-    verb = "write" if write else "read"
-    if code < 0:
-        raise MeasurementError(f"{verb} failed: {os.strerror(-code)}")
-    raise MeasurementError(f"short {verb}: {code} of {asked} bytes")
+    for wrong in np.flatnonzero(result != length[which].astype(np.int64))[:1]:
+        asked = int(length[which[wrong]])
+        check_result(int(result[wrong]), asked, "write" if write else "read")

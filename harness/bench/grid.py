@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, field_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from harness.core.assets import find_yaml
 from harness.core.config import Size, Strict, load_yaml
@@ -62,18 +62,34 @@ class Reference(Strict):
 
 
 class Load(Strict):
-    """Open-loop sweep: sessions restored at rising rates, each whole session by a deadline."""
+    """Open-loop sweep: sessions restored at rising rates, each by a deadline.
+
+    Rates are given a second (``rates_per_s``) or as shares of what the device's best sequential
+    read could restore (``shares``), which carries over to other devices.
+    """
 
     stores: tuple[str, ...] = Field(min_length=1)
     model: str
     context_tokens: PositiveInt
-    rates_per_s: tuple[Annotated[float, Field(gt=0)], ...] = Field(min_length=1)
+    rates_per_s: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    shares: tuple[Annotated[float, Field(gt=0, le=10)], ...] = ()
+    on_deadline: tuple[Literal["cancel", "wait"], ...] = ("cancel", "wait")
     sessions: PositiveInt = 4
+    turns: PositiveInt = 1
     age: Annotated[float, Field(ge=0, le=20)] = 1.0
     seconds: Annotated[float, Field(gt=0)] = 5.0
     deadline_s: Annotated[float, Field(gt=0)] = 1.0
+    repeats: PositiveInt = 3
     queue_depth: Annotated[int, Field(ge=1, le=1024)] = 32
-    access: Access = "layers"
+    access: Literal["whole", "layers"] = "layers"
+    read_bytes: BlockBytes = 1 << 20
+    gap_bytes: Size = 64 << 10
+
+    @model_validator(mode="after")
+    def _one_kind_of_rate(self) -> Load:
+        if bool(self.rates_per_s) == bool(self.shares):
+            raise ValueError("give either rates_per_s or shares")
+        return self
 
 
 class Grid(Strict):

@@ -23,6 +23,7 @@ class Journal:
     def __init__(self, key: dict[str, Any], path: Path | None = None) -> None:
         self._samples: dict[str, dict[tuple[int, int], Sample]] = {}
         self.facts: dict[str, dict[str, Any]] = {}
+        self._load: dict[str, dict[int, dict[str, Any]]] = {}
         self._file: TextIO | None = None
         if path is None:
             return
@@ -51,6 +52,19 @@ class Journal:
         """All samples of a cell, by (group, round), in that order."""
         return dict(sorted(self._samples.get(cell, {}).items()))
 
+    def add_load(self, point: str, number: int, record: dict[str, Any]) -> None:
+        """Record one repeat of a point of a load sweep."""
+        self._load.setdefault(point, {})[number] = record
+        self._line({"load": point, "round": number, "record": record})
+
+    def has_load(self, point: str, number: int) -> bool:
+        """Whether that repeat was already run."""
+        return number in self._load.get(point, {})
+
+    def load_of(self, point: str) -> list[dict[str, Any]]:
+        """The repeats of a point in order."""
+        return [record for _, record in sorted(self._load.get(point, {}).items())]
+
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
@@ -77,6 +91,10 @@ class Journal:
                     continue
                 if "facts" in record:
                     self.facts[record["cell"]] = record["facts"]
+                    continue
+                if "load" in record:
+                    point = self._load.setdefault(record["load"], {})
+                    point[record["round"]] = record["record"]
                     continue
                 cell, group, repeat = (record.pop(name) for name in ("cell", "group", "round"))
                 self._samples.setdefault(cell, {})[group, repeat] = Sample(**record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +15,12 @@ import numpy as np
 from harness.bench.cells import Bench, PlanCell, Runner, plan_id
 from harness.bench.drive import Engine
 from harness.bench.fio import Fio, find_fio
-from harness.bench.grid import Grid, Group, Placement, groups
+from harness.bench.grid import Grid, Group, Load, Placement, groups
 from harness.bench.journal import Journal
+from harness.bench.loadsweep import placements, sweep
 from harness.bench.placed import WRITE_BYTES, WRITE_DEPTH, Placed, Region, needed_bytes
 from harness.bench.reference import ReferenceCell, RingSequential
-from harness.bench.results import BenchResult, Skipped
+from harness.bench.results import BenchResult, LoadPoint, Skipped
 from harness.bench.rounds import Budget, run_rounds
 from harness.bench.summary import summarise
 from harness.core.errors import UsageError
@@ -34,7 +36,8 @@ from harness.stores.registry import load_store_spec
 
 def loop_bytes(grid: Grid) -> int:
     """Size of the loop device that a grid needs: the reference region and its largest group."""
-    largest = max((sum(_sizes(grid, group)) for group in groups(grid)), default=0)
+    together = [group.placements for group in groups(grid)] + [placements(p) for p in grid.load]
+    largest = max((sum(_size(grid, place) for place in some) for some in together), default=0)
     needed = grid.reference_bytes + largest
     return max(grid.device_bytes or 0, -(-needed // WRITE_BYTES) * WRITE_BYTES)
 
@@ -80,11 +83,7 @@ def bench_layout(
         An unknown store or model, a device without room for the reference region, or a journal
         of another run.
     """
-    for part in grid.layouts:  # before anything is written
-        for store in part.stores:
-            load_store_spec(store)
-        for model in part.models:
-            load_model(model)
+    _check_names(grid)
     used = fio or find_fio()
     started, clock = datetime.now(UTC), time.monotonic()
     run = _Run(target, grid, used, Journal(_key(target, grid), journal), progress)
@@ -93,7 +92,7 @@ def bench_layout(
     finally:
         run.journal.close()
     return summarise(
-        grid, target, run.journal, run.skipped, fio_version=used.text, started=started,
+        grid, target, run.journal, run.skipped, run.load, fio_version=used.text, started=started,
         duration_s=time.monotonic() - clock, cut=run.budget.cut, host=host_facts(),
     )  # fmt: skip
 
@@ -108,6 +107,7 @@ class _Run:
         self.journal, self.progress = journal, progress
         self.budget = Budget.start(grid.budget_s)
         self.skipped: list[Skipped] = []
+        self.load: list[LoadPoint] = []
         self.reference = Region(0, grid.reference_bytes)
         if self.reference.size_bytes > target.size_bytes:
             raise UsageError(
@@ -121,13 +121,15 @@ class _Run:
         with ExitStack() as stack:
             bench = Bench(self.target, self.fio, self.grid.sample_seconds, stack)
             writer = self._writer(stack)
-            if todo or self.grid.reference:
+            if todo or self.grid.reference or self.grid.load:
                 self._fill_reference(writer)
             for number, group in todo:
                 self._group(bench, writer, number, group)
             cells = self._reference_cells(bench)
             if cells:
                 self._measure(cells, len(list(groups(self.grid))))
+            for part in self.grid.load:
+                self._load_sweep(bench, writer, part)
 
     def _complete(self, number: int, group: Group) -> bool:
         """Whether an earlier, interrupted run left all samples of a group."""
@@ -148,28 +150,48 @@ class _Run:
         writer.run(offset, length, write=True)
 
     def _group(self, bench: Bench, writer: Engine, number: int, group: Group) -> None:
-        sizes = _sizes(self.grid, group)
+        def names(placement: Placement) -> list[str]:
+            return [plan_id(placement, read) for read in group.reads]
+
+        placed = self._lay_out(writer, group.placements, names)
+        if placed:
+            cells = self._anchors(bench, group)
+            for one in placed:
+                cells += self._plan_cells(bench, one, group)
+            self._measure(cells, number)
+
+    def _load_sweep(self, bench: Bench, writer: Engine, part: Load) -> None:
+        placed = self._lay_out(writer, placements(part), lambda place: [f"load/{place.store}"])
+        self.load += sweep(
+            bench, part, placed, self.reference, self.journal, seed=self.grid.seed,
+            progress=self.progress,
+        )  # fmt: skip
+
+    def _lay_out(
+        self, writer: Engine, wanted: tuple[Placement, ...],
+        names: Callable[[Placement], list[str]],
+    ) -> list[Placed]:  # fmt: skip
+        """Write ``wanted`` side by side behind the reference region; what fails is skipped."""
+        sizes = [_size(self.grid, placement) for placement in wanted]
         needed = self.reference.size_bytes + sum(sizes)
         if needed > self.target.size_bytes:
             reason = (
-                f"the device holds {format_size(self.target.size_bytes)}, this group needs "
+                f"the device holds {format_size(self.target.size_bytes)}, these stores need "
                 f"{format_size(needed)}"
             )
-            self._skip(group, group.placements, reason, needed)
-            return
-        cells = self._anchors(bench, group)
-        base = self.reference.size_bytes
-        for placement, size in zip(group.placements, sizes, strict=True):
+            for placement in wanted:
+                self._skip(names(placement), reason, needed)
+            return []
+        placed, base = [], self.reference.size_bytes
+        for placement, size in zip(wanted, sizes, strict=True):
             try:
-                placed = Placed(placement, Region(base, size), self.grid.seed)
-                placed.write(writer, self.progress)
+                one = Placed(placement, Region(base, size), self.grid.seed)
+                one.write(writer, self.progress)
+                placed.append(one)
             except UsageError as error:
-                self._skip(group, (placement,), str(error), None)
-                continue
-            finally:
-                base += size
-            cells += self._plan_cells(bench, placed, group)
-        self._measure(cells, number)
+                self._skip(names(placement), str(error), None)
+            base += size
+        return placed
 
     def _plan_cells(self, bench: Bench, placed: Placed, group: Group) -> list[Runner]:
         cells: list[Runner] = [PlanCell(bench, placed, read) for read in group.reads]
@@ -207,13 +229,18 @@ class _Run:
         for cell in cells:
             self.journal.describe(cell.id, cell.facts)
 
-    def _skip(
-        self, group: Group, placements: tuple[Placement, ...], reason: str, needed: int | None
-    ) -> None:
-        for placement in placements:
-            for read in group.reads:
-                name = plan_id(placement, read)
-                self.skipped.append(Skipped(id=name, reason=reason, needed_bytes=needed))
+    def _skip(self, names: list[str], reason: str, needed: int | None) -> None:
+        self.skipped += [Skipped(id=name, reason=reason, needed_bytes=needed) for name in names]
+
+
+def _check_names(grid: Grid) -> None:
+    """UsageError for an unknown store or model, before anything is written."""
+    together = [place for group in groups(grid) for place in group.placements]
+    together += [place for part in grid.load for place in placements(part)]
+    for store in {place.store for place in together}:
+        load_store_spec(store)
+    for model in {place.model for place in together}:
+        load_model(model)
 
 
 def _key(target: Target, grid: Grid) -> dict[str, Any]:
@@ -225,5 +252,5 @@ def _key(target: Target, grid: Grid) -> dict[str, Any]:
     }
 
 
-def _sizes(grid: Grid, group: Group) -> list[int]:
-    return [grid.region_bytes or needed_bytes(placement) for placement in group.placements]
+def _size(grid: Grid, placement: Placement) -> int:
+    return grid.region_bytes or needed_bytes(placement)

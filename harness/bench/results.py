@@ -77,21 +77,37 @@ class Comparison(Record):
 
 
 class LoadPoint(Record):
-    """One rate of the open-loop sweep."""
+    """One rate of the open-loop sweep, over all its repeats.
+
+    ``late``: requests that were not complete by the deadline; ``cancelled``: reads never issued.
+    ``delivered``: share of wanted bytes that came by the deadline, repeat by repeat.
+    ``prefetch_s``: p50, p99 and max over the requests that were completed.
+    """
 
     layout: str
     model: str
     context_tokens: int
+    turns: int
+    sessions: int
+    age: float
     access: str
     queue_depth: int
+    request_bytes: float
+    on_deadline: str
+    deadline_s: float
     rate_per_s: float
+    share_of_best: float | None
     seconds: float
+    repeats: int
     requests: int
-    delivered_share: float
+    completed: int
     late: int
     cancelled: int
+    delivered_share: float
+    delivered: Interval
     prefetch_s: dict[str, float]
     read_gbps: float
+    amplification: float | None
 
 
 class Skipped(Record):

@@ -11,7 +11,7 @@ import numpy as np
 from harness.bench.cells import Sample
 from harness.bench.grid import CONTIGUOUS, Grid
 from harness.bench.journal import Journal
-from harness.bench.results import BenchResult, Cell, Comparison, Skipped
+from harness.bench.results import BenchResult, Cell, Comparison, LoadPoint, Skipped
 from harness.bench.stats import estimate, ratio, settled, spread, without_outliers
 from harness.device.guard import Target
 
@@ -34,6 +34,7 @@ def summarise(
     target: Target,
     journal: Journal,
     skipped: list[Skipped],
+    load: list[LoadPoint],
     *,
     fio_version: str,
     started: datetime,
@@ -81,7 +82,7 @@ def summarise(
         best_sequential=best,
         cells=cells,
         comparisons=_comparisons(cells, kept),
-        load=[],
+        load=load,
         skipped=left_out,
         not_measured={"gpu": "bench layout reads into host memory; bench gds reads into a GPU's"},
     )

@@ -82,11 +82,14 @@ def layout(
 
 def _print(found: BenchResult) -> None:
     """Cells and comparisons for people."""
-    from harness.bench.tables import cell_table, comparison_table, notes
+    from harness.bench.tables import cell_table, comparison_table, load_table, notes
 
     out = console()
-    out.print(cell_table(found))
+    if found.cells:
+        out.print(cell_table(found))
     if found.comparisons:
         out.print(comparison_table(found))
+    if found.load:
+        out.print(load_table(found))
     for line in notes(found):
         out.print(line)

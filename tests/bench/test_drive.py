@@ -79,7 +79,7 @@ def test_barriers_are_respected(target: Target, monkeypatch: pytest.MonkeyPatch)
     plan = Plan(offset, length, layer, int(length.sum()))
     with Engine(target.fd, 32, BLOCK) as engine:
         ended: set[int] = set()
-        reap, submit = engine.ring.reap, engine._submit
+        reap, submit = engine.ring.reap, engine.submit
 
         def watched_reap(*args: int, **kwargs: float) -> np.ndarray:
             done = reap(*args, **kwargs)
@@ -93,7 +93,7 @@ def test_barriers_are_respected(target: Target, monkeypatch: pytest.MonkeyPatch)
             submit(batch)
 
         monkeypatch.setattr(engine.ring, "reap", watched_reap)
-        monkeypatch.setattr(engine, "_submit", watched_submit)
+        monkeypatch.setattr(engine, "submit", watched_submit)
         engine.run_plan(plan, window=True)
     assert len(ended) == 30
 
