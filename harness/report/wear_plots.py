@@ -130,7 +130,12 @@ def _lifetimes(key: str, data: dict[str, Any], device: str) -> Figure:
 
     def draw(axes: Axes) -> None:
         places = range(len(known))[::-1]
-        axes.barh(places, [v for _, v in known], 0.62, color=SERIES[: len(known)])
+        axes.barh(
+            places,
+            [v for _, v in known],
+            0.62,
+            color=[SERIES[_CONVENTIONS.index(name)] for name, _ in known],
+        )
         top = max([v for _, v in known] + ([warranty * 365] if warranty else []))
         for place, (_, value) in zip(places, known, strict=True):
             axes.annotate(

@@ -166,26 +166,30 @@ def _amplification(wears: dict[str, dict[str, Any]]) -> Table:
 
 
 def _lifetimes(wears: dict[str, dict[str, Any]]) -> list[Table]:
-    rows = []
-    for key, data in wears.items():
-        for name, meaning in CONVENTIONS.items():
-            if dig(data, "lifetimes") is None:
-                continue
-            value = number(data, f"lifetimes.{name}")
-            shown = ABSENT if value is None else days(value, f"{key}.lifetimes.{name}")
-            in_days = ABSENT if value is None else cell(value)
-            rows.append((Cell(NAMES[key]), Cell(name), shown, in_days, Cell(meaning)))
-    if not rows:
-        return []
+    dated = {
+        key: data
+        for key, data in wears.items()
+        if any(number(data, f"lifetimes.{name}") is not None for name in CONVENTIONS)
+    }
+    rows = tuple(
+        (
+            Cell(name),
+            *(
+                days(dig(data, f"lifetimes.{name}"), f"{key}.lifetimes.{name}")
+                for key, data in dated.items()
+            ),
+            Cell(meaning),
+        )
+        for name, meaning in CONVENTIONS.items()
+    )
     columns = (
-        Column("what", numeric=False),
         Column("convention", numeric=False),
-        Column("lifetime"),
-        Column("lifetime", "days"),
+        *(Column(NAMES[key]) for key in dated),
         Column("formula", numeric=False),
     )
     rates = "; ".join(f"{NAMES[key]}: {_rate(data)}" for key, data in wears.items())
-    return [Table("Lifetime by convention", columns, tuple(rows), f"Writes a day: {rates}.")]
+    note = f"Writes a day: {rates}. A dash: an input is not known."
+    return [Table("Lifetime by convention", columns, rows, note)] if dated else []
 
 
 def _rate(data: dict[str, Any]) -> str:
