@@ -131,6 +131,11 @@ class TraceMeta(Strict):
         return validate(data, cls, where)
 
     @property
+    def stretched(self) -> bool:
+        """Whether addresses were stretched or folded: a WAF of this trace would mean nothing."""
+        return any(step.startswith(("scale stretch", "scale fold")) for step in self.history)
+
+    @property
     def has_clock(self) -> bool:
         """Whether ``ts_ns`` is time; else it numbers the requests."""
         return NO_CLOCK_NOTE not in self.notes

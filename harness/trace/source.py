@@ -12,7 +12,7 @@ import pyarrow as pa
 from harness.core.errors import UsageError
 from harness.core.progress import Progress, quiet
 from harness.trace.formats import FORMATS, PARQUET, detect, named
-from harness.trace.formats.base import Format, Reading, utc
+from harness.trace.formats.base import BadLine, Format, Reading, utc
 from harness.trace.merging import times
 from harness.trace.ordering import sort_window
 from harness.trace.pairing import PairingCounts, pair_events
@@ -62,7 +62,7 @@ class ForeignTrace:
         """Rows in issue order, times from 0; UsageError where the file is not of the format."""
         reading = Reading(self.path, skip_bad=self._skip_bad, progress=self._progress)
         pairing = PairingCounts()
-        stream = self._sort(self.format.read(reading))
+        stream = self._sort(self._records(reading))
         if self.format.events:
             stream = pair_events(stream, pairing)
         zero_ns: int | None = None
@@ -80,6 +80,12 @@ class ForeignTrace:
             raise UsageError(f"{self.path} holds no request in the format {self.format.name}")
         self.bad_lines = reading.bad_lines
         self.meta = self._final_meta(reading, pairing, zero_ns, done)
+
+    def _records(self, reading: Reading) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self.format.read(reading)
+        except BadLine as bad:  # of a binary format: text names the line itself
+            raise UsageError(f"{self.path}: {bad.reason}; expected {self.format.layout}") from None
 
     def _final_meta(
         self, reading: Reading, pairing: PairingCounts, zero_ns: int, rows: int

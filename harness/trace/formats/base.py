@@ -23,7 +23,18 @@ ISSUE, COMPLETION = 0, 1
 """Values of the ``event`` column in formats that record both."""
 
 _NO_SECTOR = np.uint64(2**64 - 1)
+_MAX_LBA = np.uint64(2**51)
+_MAX_LENGTH = np.uint64(2**50)
 U64 = npt.NDArray[np.uint64]
+
+
+class BadLine(Exception):
+    """A block holds a line that is not of the format; ``offset`` is where it starts, if known."""
+
+    def __init__(self, reason: str, offset: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.offset = offset
 
 
 @dataclass
@@ -98,9 +109,10 @@ def rows(**arrays: Any) -> pa.RecordBatch:
     """A batch of the trace schema; an ``event`` array is kept as a column of its own.
 
     The kernel reports a flush at sector 0 when it is issued and at sector -1 when it completes;
-    both become 0.
+    both become 0. BadLine for impossible extents.
     """
     event = arrays.pop("event", None)
+    check_extents(arrays["lba"], arrays["bytes"])
     if event is not None:
         nowhere = arrays["lba"] == _NO_SECTOR
         arrays["lba"] = np.where(nowhere, np.uint64(0), arrays["lba"])
@@ -108,6 +120,12 @@ def rows(**arrays: Any) -> pa.RecordBatch:
     if event is None:
         return batch
     return batch.append_column("event", pa.array(event, pa.uint8()))
+
+
+def check_extents(lba: U64, size: U64) -> None:
+    """BadLine for an address (sectors) or length (bytes) that no device has: a mistaken unit."""
+    if len(lba) and (size.max() > _MAX_LENGTH or lba[lba != _NO_SECTOR].max(initial=0) > _MAX_LBA):
+        raise BadLine("an address beyond 1 EiB or a length beyond 1 PiB")
 
 
 def whole_sectors(reading: Reading, offset: U64, length: U64) -> tuple[U64, U64]:

@@ -19,10 +19,10 @@ from numba import njit
 from harness.core.errors import UsageError
 from harness.core.ops import SECTOR_BYTES
 from harness.trace.formats import scan
-from harness.trace.formats.base import COMPLETION, ISSUE, Format, Reading, rows
+from harness.trace.formats.base import COMPLETION, ISSUE, BadLine, Format, Reading, rows
 from harness.trace.formats.blkparse_text import write
 from harness.trace.formats.flags import decode_packed
-from harness.trace.formats.lines import BadLine, parse_lines
+from harness.trace.formats.lines import parse_lines
 from harness.trace.formats.streams import HEAD_BYTES, Head, line_blocks
 
 LAYOUT = "maj,min cpu sequence sec.nsec pid action RWBS sector + nsectors [process]"

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from harness.core.ops import SECTOR_BYTES
 from harness.trace.formats import csvtext
-from harness.trace.formats.base import Format, Reading, rows
+from harness.trace.formats.base import BadLine, Format, Reading, rows
 from harness.trace.formats.flags import decode_rwbs
-from harness.trace.formats.lines import BadLine, parse_lines
+from harness.trace.formats.lines import parse_lines
 from harness.trace.formats.streams import Head
 
 LAYOUT = "nsecs, rwbs, bytes, sector, nr_sector"

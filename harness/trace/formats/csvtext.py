@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from harness.trace.formats.lines import BadLine
+from harness.trace.formats.base import BadLine
 
 INT = pa.int64()
 UINT = pa.uint64()

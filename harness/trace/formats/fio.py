@@ -22,7 +22,7 @@ import pyarrow as pa
 from harness.core.ops import SECTOR_BYTES, Op
 from harness.trace.columns import op_codes
 from harness.trace.formats import csvtext
-from harness.trace.formats.base import Format, Reading, Writing, rows, whole_sectors
+from harness.trace.formats.base import Format, Reading, Writing, check_extents, rows, whole_sectors
 from harness.trace.formats.lines import parse_lines
 from harness.trace.formats.streams import Head, read_head
 
@@ -81,6 +81,8 @@ def _parser(timed: bool) -> Callable[[bytes], tuple[pa.RecordBatch, npt.NDArray[
     def parse(block: bytes) -> tuple[pa.RecordBatch, npt.NDArray[Any]]:
         block = csvtext.single_spaces(block)
         batch = csvtext.parse_columns(_without_file_actions(block), columns, separator=" ")
+        offset, length = csvtext.numbers(batch, "offset", "length")
+        check_extents(offset // np.uint64(SECTOR_BYTES), length)
         return batch, csvtext.decode(batch.column("act"), _ACTIONS, "action")
 
     return parse

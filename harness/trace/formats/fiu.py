@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from harness.core.ops import SECTOR_BYTES, Op
 from harness.trace.formats import csvtext
-from harness.trace.formats.base import Format, Reading, rows
-from harness.trace.formats.lines import BadLine, parse_lines
+from harness.trace.formats.base import BadLine, Format, Reading, rows
+from harness.trace.formats.lines import parse_lines
 from harness.trace.formats.streams import Head
 
 LAYOUT = "ts pid process lba size op major minor md5"

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from harness.core.ops import Op
-from harness.trace.formats.lines import BadLine
+from harness.trace.formats.base import BadLine
 from harness.trace.formats.scan import unpack
 from harness.trace.rwbs import parse_rwbs
 from harness.trace.schema import FLAG_PREFLUSH

@@ -15,9 +15,9 @@ import pyarrow as pa
 from numba import njit
 
 from harness.trace.formats import scan
-from harness.trace.formats.base import COMPLETION, ISSUE, Format, Reading
+from harness.trace.formats.base import COMPLETION, ISSUE, BadLine, Format, Reading
 from harness.trace.formats.blkparse import RECORD, to_rows
-from harness.trace.formats.lines import BadLine, parse_lines
+from harness.trace.formats.lines import parse_lines
 from harness.trace.formats.streams import Head
 
 LAYOUT = "[cpu] sec.frac: block_rq_issue: maj,min RWBS bytes (cmd) sector + nr [comm]"

@@ -10,20 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from harness.core.errors import UsageError
-from harness.trace.formats.base import Reading
+from harness.trace.formats.base import BadLine, Reading
 from harness.trace.formats.streams import line_blocks
 
 ParsedT = TypeVar("ParsedT")
 _SHOWN_CHARS = 120
-
-
-class BadLine(Exception):
-    """A block holds a line that is not of the format; ``offset`` is where it starts, if known."""
-
-    def __init__(self, reason: str, offset: int | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.offset = offset
 
 
 def parse_lines(

@@ -11,8 +11,8 @@ import pyarrow as pa
 from harness.core.ops import SECTOR_BYTES, Op
 from harness.trace.columns import op_codes
 from harness.trace.formats import csvtext
-from harness.trace.formats.base import Format, Reading, Writing, rows
-from harness.trace.formats.lines import BadLine, parse_lines
+from harness.trace.formats.base import BadLine, Format, Reading, Writing, rows
+from harness.trace.formats.lines import parse_lines
 from harness.trace.formats.streams import Head
 from harness.trace.formats.volumes import volume_numbers
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from harness.core.ops import Op
 from harness.trace.formats import csvtext
-from harness.trace.formats.base import Format, Reading, rows, whole_sectors
-from harness.trace.formats.lines import BadLine, parse_lines
+from harness.trace.formats.base import BadLine, Format, Reading, check_extents, rows, whole_sectors
+from harness.trace.formats.lines import parse_lines
 from harness.trace.formats.streams import Head
 
 LAYOUT = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime"
@@ -43,6 +43,9 @@ def _parse(block: bytes) -> pa.RecordBatch:
     op = csvtext.decode(batch.column("Type"), _OPS, "Type")
     if np.any(batch.column("DiskNumber").to_numpy() >= _MAX_DISKS):
         raise BadLine(f"DiskNumber is not below {_MAX_DISKS}")
+    check_extents(
+        batch.column("Offset").to_numpy() // np.uint64(512), batch.column("Size").to_numpy()
+    )
     return batch.append_column("op", pa.array(op))
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from harness.core.ops import SECTOR_BYTES, Op
 from harness.trace.columns import op_codes
 from harness.trace.formats import csvtext
-from harness.trace.formats.base import Format, Reading, Writing, rows, whole_sectors
+from harness.trace.formats.base import Format, Reading, Writing, check_extents, rows, whole_sectors
 from harness.trace.formats.lines import parse_lines
 from harness.trace.formats.streams import Head
 
@@ -41,6 +41,7 @@ def _extents(reading: Reading) -> Iterator[Extents]:
     def parse(block: bytes) -> Extents:
         batch = csvtext.parse_columns(block, _COLUMNS)
         offset, length = csvtext.numbers(batch, "offset", "length")
+        check_extents(offset // np.uint64(SECTOR_BYTES), length)
         op = csvtext.decode(batch.column("op"), _OPS, "op").astype(np.uint8)
         return offset, length, op
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from harness.core.ops import OP_LETTERS, PAGE_BYTES, Op
 from harness.trace.formats import csvtext
-from harness.trace.formats.base import Format, Reading, Writing, rows
-from harness.trace.formats.lines import BadLine, parse_lines
+from harness.trace.formats.base import BadLine, Format, Reading, Writing, rows
+from harness.trace.formats.lines import parse_lines
 from harness.trace.formats.streams import Head, read_head
 
 LAYOUT = "timestamp,operation,LBA,size,pages"

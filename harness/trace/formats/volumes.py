@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.trace.formats.lines import BadLine
+from harness.trace.formats.base import BadLine
 
 
 def volume_numbers(values: npt.NDArray[Any], what: str) -> npt.NDArray[np.uint32]:
