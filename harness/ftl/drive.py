@@ -8,15 +8,29 @@ read disturb, retention and static wear levelling, which add writes of their own
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from harness.core.ops import Op
 from harness.core.profiles import DeviceProfile
-from harness.ftl.jit import kernel, prefetch
-from harness.ftl.pages import UNMAPPED, Pages, allocate, note, place_bits, read_notes, remap
+from harness.ftl.jit import inlined, kernel, prefetch
+from harness.ftl.pages import (
+    FLAG,
+    UNMAPPED,
+    Pages,
+    allocate,
+    fill,
+    note,
+    note_singles,
+    page_of,
+    place_bits,
+    remap,
+    unit_bits,
+    valid_stretch,
+)
 from harness.ftl.policy import (
+    EMPTY_WRITE,
     ERASED,
     FREE,
     GC_PAGES,
@@ -24,6 +38,7 @@ from harness.ftl.policy import (
     HOST_PAGES,
     NO_FREE_LINES,
     OPS,
+    OUTSIDE,
     SNAPSHOT,
     STATS,
     STOPPED,
@@ -33,8 +48,9 @@ from harness.ftl.policy import (
 FREE_HEAD, FG, BG = range(STATS, STATS + 3)
 _WORDS = STATS + 3
 
-P, SHIFT, UNIT, STREAMS, PERSISTENT, KEEP_FREE, TRIM, BY_AGE = range(8)
-"""Index into ``geometry``: pages a line, place bits, bytes an LPN, host write points, whether
+P, SHIFT, UNIT, UNIT_BITS, LIMIT, STREAMS, PERSISTENT, KEEP_FREE, TRIM, BY_AGE = range(10)
+"""Index into ``geometry``: pages a line, place bits, bytes an LPN and their log2,
+bytes of the namespace, host write points, whether
 GC has one write point a stream, lines that host writes leave free, whether discards count,
 whether victims are weighed by age."""
 
@@ -44,6 +60,7 @@ _WRITE, _DISCARD, _ZEROES, _SNAP = (
     int(Op.WRITE), int(Op.DISCARD), int(Op.WRITE_ZEROES), int(Op.SNAP)
 )  # fmt: skip
 _AHEAD = 24
+_BATCH = 512
 
 
 class DriveState(NamedTuple):
@@ -78,14 +95,15 @@ def create(profile: DeviceProfile) -> DriveState:
         place=np.zeros(points, np.int64),
         stats=stats,
         geometry=np.array(
-            [per_line, place_bits(per_line), profile.lpn_bytes, streams, persistent,
+            [per_line, place_bits(per_line), profile.lpn_bytes,
+             unit_bits(profile.lpn_bytes), profile.namespace_bytes, streams, persistent,
              settings.spare_lines, settings.trim, settings.victim == "cost-benefit"],
             np.int64,
         ),
     )  # fmt: skip
 
 
-@kernel
+@inlined
 def _open(st: DriveState, point: int, owner: int) -> bool:
     """Give a write point the line that has been free longest; False if there is none."""
     stats = st.stats
@@ -100,7 +118,7 @@ def _open(st: DriveState, point: int, owner: int) -> bool:
     return True
 
 
-@kernel
+@inlined
 def _advance(st: DriveState, point: int, count: int) -> None:
     """``count`` pages were programmed at a write point; a full line closes."""
     line = st.line[point]
@@ -147,30 +165,91 @@ def _best_benefit(st: DriveState) -> int:
     return best
 
 
+@inlined
+def _room(st: DriveState, point: int, owner: int) -> int:
+    """Pages that fit at a write point, a line opened if need be; 0 if there is none."""
+    if st.line[point] == _NONE and not _open(st, point, owner):
+        return 0
+    return st.geometry[P] - st.place[point]
+
+
 @kernel
-def _still_valid(st: DriveState, victim: int) -> int:
-    """LPNs of the victim's valid pages into ``moved``, in place order; returns how many."""
-    pages = st.pages
-    count, address = 0, victim << st.geometry[SHIFT]
-    for place in range(read_notes(pages, victim, victim * st.geometry[P])):
-        lpn = pages.lpns[place]
+def _move_singles(st: DriveState, point: int, owner: int, count: int) -> bool:
+    """Program the LPNs ``moved[:count]`` at a GC write point; False if lines ran out."""
+    done = 0
+    while done < count:
+        step = min(count - done, _room(st, point, owner))
+        if step == 0:
+            return False
+        line = st.line[point]
+        address = (line << st.geometry[SHIFT]) + st.place[point]
+        note_singles(st.pages, line, line * st.geometry[P], done, step, address)
+        st.stats[GC_PAGES] += step
+        _advance(st, point, step)
+        done += step
+    return True
+
+
+@kernel
+def _move_run(st: DriveState, point: int, owner: int, lpn: int, n: int) -> bool:
+    """Program ``n`` consecutive LPNs at a GC write point; False if lines ran out."""
+    while n > 0:
+        step = min(n, _room(st, point, owner))
+        if step == 0:
+            return False
+        line = st.line[point]
+        address = (line << st.geometry[SHIFT]) + st.place[point]
+        fill(st.pages.l2p[lpn : lpn + step], address, 0)
+        note(st.pages, line, line * st.geometry[P], lpn, step)
+        st.stats[GC_PAGES] += step
+        _advance(st, point, step)
+        lpn += step
+        n -= step
+    return True
+
+
+@kernel
+def _valid_singles(pages: Pages, start: int, end: int, address: int) -> int:
+    """LPNs noted one a word in ``p2l[start:end]`` and still valid into ``moved``; how many."""
+    count = 0
+    for at in range(start, end):
+        lpn = pages.p2l[at]
+        # No branch: half of the guesses would be wrong and stall the loads behind.
         pages.moved[count] = lpn
-        count += pages.l2p[lpn] == pages.l2p.dtype.type(address + place)
+        count += pages.l2p[lpn] == pages.l2p.dtype.type(address + (at - start))
     return count
 
 
 @kernel
-def _move(st: DriveState, point: int, start: int, count: int) -> None:
-    """Program ``moved[start:start+count]`` at a write point that has room for them."""
-    pages, line = st.pages, st.line[point]
-    address = (line << st.geometry[SHIFT]) + st.place[point]
-    first = start
-    for i in range(start, start + count):
-        lpn = pages.moved[i]
-        pages.l2p[lpn] = address + (i - start)
-        if i + 1 == start + count or pages.moved[i + 1] != lpn + pages.l2p.dtype.type(1):
-            note(pages, line, line * st.geometry[P], pages.moved[first], i + 1 - first)
-            first = i + 1
+def _evacuate(st: DriveState, victim: int, point: int, owner: int) -> bool:
+    """Move every valid page out of ``victim``, in the order of programming."""
+    pages, flag = st.pages, st.pages.const[FLAG]
+    address = victim << st.geometry[SHIFT]
+    at = victim * st.geometry[P]
+    end = at + pages.noted[victim]
+    while at < end:
+        word = pages.p2l[at]
+        if word & flag:
+            lpn: Any = np.int64(word ^ flag)
+            left: Any = np.int64(pages.p2l[at + 1])
+            while left > 0:
+                stretch = valid_stretch(pages, lpn, left, address)
+                if stretch > 0 and not _move_run(st, point, owner, lpn, stretch):
+                    return False
+                lpn += abs(stretch)
+                address += abs(stretch)
+                left -= abs(stretch)
+            at += 2
+            continue
+        stop, limit = at, min(end, at + _BATCH)
+        while stop < limit and not pages.p2l[stop] & flag:
+            prefetch(pages.l2p, np.int64(pages.p2l[stop]))
+            stop += 1
+        if not _move_singles(st, point, owner, _valid_singles(pages, at, stop, address)):
+            return False
+        address += stop - at
+        at = stop
+    return True
 
 
 @kernel
@@ -182,16 +261,8 @@ def _collect(st: DriveState) -> bool:
         return False
     owner = st.owner[victim]
     point = geometry[STREAMS] + (owner if geometry[PERSISTENT] else 0)
-    count = _still_valid(st, victim) if pages.valid[victim] else 0
-    done = 0
-    while done < count:
-        if st.line[point] == _NONE and not _open(st, point, owner):
-            return False
-        step = min(count - done, geometry[P] - st.place[point])
-        _move(st, point, done, step)
-        stats[GC_PAGES] += step
-        _advance(st, point, step)
-        done += step
+    if pages.valid[victim] and not _evacuate(st, victim, point, owner):
+        return False
     pages.valid[victim] = 0
     pages.erases[victim] += 1
     stats[ERASED] += 1
@@ -202,7 +273,7 @@ def _collect(st: DriveState) -> bool:
     return True
 
 
-@kernel
+@inlined
 def _program(st: DriveState, point: int, lpn: int, n: int) -> bool:
     """Host writes of ``n`` pages from ``lpn`` at a stream's write point."""
     pages, stats = st.pages, st.stats
@@ -261,27 +332,31 @@ def serve(
     As ``femu.serve``, with ``stream``: uint8 host stream of each command. A discard frees the
     pages it covers whole, and so do zeroes written by command.
     """
-    stats, unit = st.stats, st.geometry[UNIT]
+    stats, unit, bits = st.stats, st.geometry[UNIT], st.geometry[UNIT_BITS]
+    limit = np.uint64(st.geometry[LIMIT])
     last_stream = st.geometry[STREAMS] - 1
     page_limit += stats[HOST_PAGES] + stats[GC_PAGES]
-    tables = st.pages.l2p
     for i in range(start, stop):
         if i + _AHEAD < stop:
-            prefetch(tables, np.int64(offset[i + _AHEAD]) // unit)
+            prefetch(st.pages.l2p, page_of(np.int64(offset[i + _AHEAD]), unit, bits))
         code = op[i]
         if code == _SNAP:
             return i, SNAPSHOT
-        stats[OPS] += 1
-        begin, end = np.int64(offset[i]), np.int64(offset[i] + length[i])
+        if offset[i] > limit or length[i] > limit - offset[i]:
+            return i, OUTSIDE
+        begin, size = np.int64(offset[i]), np.int64(length[i])
         if code == _WRITE:
-            first = begin // unit
-            stats[HOST_BYTES] += end - begin
-            point = min(np.int64(stream[i]), last_stream)
-            if not _program(st, point, first, (end - 1) // unit - first + 1):
+            if size == 0:
+                return i, EMPTY_WRITE
+            first = page_of(begin, unit, bits)
+            n = page_of(begin + size - 1, unit, bits) - first + 1
+            stats[HOST_BYTES] += size
+            if not _program(st, min(np.int64(stream[i]), last_stream), first, n):
                 return i, NO_FREE_LINES
         elif code in (_DISCARD, _ZEROES) and st.geometry[TRIM]:
-            first = (begin + unit - 1) // unit
-            _trim(st, first, end // unit - first)
+            first = page_of(begin + unit - 1, unit, bits)
+            _trim(st, first, page_of(begin + size, unit, bits) - first)
+        stats[OPS] += 1
         if stats[HOST_PAGES] + stats[GC_PAGES] >= page_limit:
             return i + 1, STOPPED
     return stop, STOPPED

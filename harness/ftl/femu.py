@@ -17,9 +17,21 @@ import numpy as np
 from harness.core.ops import Op
 from harness.core.profiles import DeviceProfile
 from harness.ftl import heap as queue
-from harness.ftl.jit import kernel, prefetch
-from harness.ftl.pages import UNMAPPED, Pages, allocate, note, place_bits, read_notes, remap
+from harness.ftl.jit import inlined, kernel, prefetch
+from harness.ftl.pages import (
+    UNMAPPED,
+    Pages,
+    allocate,
+    note,
+    note_singles,
+    page_of,
+    place_bits,
+    read_notes,
+    remap,
+    unit_bits,
+)
 from harness.ftl.policy import (
+    EMPTY_WRITE,
     ERASED,
     FREE,
     GC_PAGES,
@@ -27,6 +39,7 @@ from harness.ftl.policy import (
     HOST_PAGES,
     NO_FREE_LINES,
     OPS,
+    OUTSIDE,
     SNAPSHOT,
     STATS,
     STOPPED,
@@ -36,8 +49,9 @@ from harness.ftl.policy import (
 OPEN, PLACE, FREE_HEAD, HEAP_SIZE, FULL, FG, BG = range(STATS, STATS + 7)
 _WORDS = STATS + 7
 
-P, SHIFT, UNIT, THRESHOLD, THRESHOLD_HIGH, STRIPE, DEPTH, CHANNELS = range(8)
-"""Index into ``geometry``: pages a line, place bits, bytes an LPN, the two thresholds in lines,
+P, SHIFT, UNIT, UNIT_BITS, LIMIT, THRESHOLD, THRESHOLD_HIGH, STRIPE, DEPTH, CHANNELS = range(10)
+"""Index into ``geometry``: pages a line, place bits, bytes an LPN and their log2,
+bytes of the namespace, the two thresholds in lines,
 pages of a line in one stripe over all LUNs, stripes a line, channels."""
 
 _WRITE, _DISCARD, _SNAP = int(Op.WRITE), int(Op.DISCARD), int(Op.SNAP)
@@ -68,14 +82,15 @@ def create(profile: DeviceProfile) -> FemuState:
         free=np.arange(lines, dtype=np.int32),
         stats=stats,
         geometry=np.array(
-            [per_line, place_bits(per_line), profile.lpn_bytes, profile.gc_thres_lines,
+            [per_line, place_bits(per_line), profile.lpn_bytes,
+             unit_bits(profile.lpn_bytes), profile.namespace_bytes, profile.gc_thres_lines,
              profile.gc_thres_lines_high, stripe, profile.pgs_per_blk, profile.nchs],
             np.int64,
         ),
     )  # fmt: skip
 
 
-@kernel
+@inlined
 def _invalidate(st: FemuState, line: Any, count: int) -> None:
     """``count`` pages of ``line`` lost their last reader."""
     before = st.pages.valid[line]
@@ -88,7 +103,7 @@ def _invalidate(st: FemuState, line: Any, count: int) -> None:
         st.stats[HEAP_SIZE] += 1
 
 
-@kernel
+@inlined
 def _advance(st: FemuState, count: int) -> bool:
     """``count`` pages were programmed; a line that is full closes and the next opens at once.
 
@@ -115,7 +130,7 @@ def _advance(st: FemuState, count: int) -> bool:
     return True
 
 
-@kernel
+@inlined
 def _program(st: FemuState, lpn: int, n: int) -> bool:
     """Host writes of ``n`` pages from ``lpn``; False if lines ran out."""
     pages, stats = st.pages, st.stats
@@ -155,53 +170,63 @@ def _trim(st: FemuState, lpn: int, n: int) -> None:
 
 
 @kernel
-def _still_valid(st: FemuState, victim: Any) -> int:
-    """LPNs of the victim's valid pages into ``moved``, in FEMU's order; returns how many.
+def _still_valid(st: FemuState, place: int, address: int) -> int:
+    """LPNs of the valid pages of one block of the victim into ``moved``; returns how many.
 
-    FEMU reads a victim block by block but writes stripe by stripe, so collected data comes out
-    permuted.
+    ``place`` is the block's first page in the line. The next block's map entries are asked
+    for meanwhile.
     """
-    pages, geometry = st.pages, st.geometry
-    read_notes(pages, victim, victim * geometry[P])
-    address = victim << geometry[SHIFT]
-    luns = geometry[STRIPE] // geometry[CHANNELS]
+    pages, stripe = st.pages, st.geometry[STRIPE]
+    last = st.geometry[P] - 1
     count = 0
-    for channel in range(geometry[CHANNELS]):
-        for lun in range(luns):
-            place = channel + lun * geometry[CHANNELS]
-            for _ in range(geometry[DEPTH]):
-                lpn = pages.lpns[place]
-                # No branch: half of the guesses would be wrong and stall the loads behind.
-                pages.moved[count] = lpn
-                count += pages.l2p[lpn] == pages.l2p.dtype.type(address + place)
-                place += geometry[STRIPE]
+    for _ in range(st.geometry[DEPTH]):
+        prefetch(pages.l2p, np.int64(pages.lpns[min(place + 1, last)]))
+        lpn = pages.lpns[place]
+        # No branch: half of the guesses would be wrong and stall the loads behind.
+        pages.moved[count] = lpn
+        count += pages.l2p[lpn] == pages.l2p.dtype.type(address + place)
+        place += stripe
     return count
 
 
-@kernel
-def _collect(st: FemuState, least_invalid: int) -> int:
-    """Collect one line. 1 done, 0 no victim with that many invalid pages, -1 out of lines."""
-    pages, stats = st.pages, st.stats
-    per_line, shift = st.geometry[P], st.geometry[SHIFT]
-    if stats[HEAP_SIZE] == 0 or per_line - pages.valid[st.heap[1]] < least_invalid:
-        return 0
-    victim = np.int64(queue.pop(st.heap, st.slot, pages.valid, stats[HEAP_SIZE]))
-    stats[HEAP_SIZE] -= 1
-    count = _still_valid(st, victim) if pages.valid[victim] else 0
+@inlined
+def _reprogram(st: FemuState, count: int) -> bool:
+    """Program ``moved[:count]`` at the write pointer; False if lines ran out."""
+    stats, per_line = st.stats, st.geometry[P]
     done = 0
     while done < count:
         line, place = stats[OPEN], stats[PLACE]
         step = min(count - done, per_line - place)
-        address, at = (line << shift) + place, line * per_line + pages.noted[line]
-        for i in range(step):
-            lpn = pages.moved[done + i]
-            pages.l2p[lpn] = address + i
-            pages.p2l[at + i] = lpn
-        pages.noted[line] += step
+        address = (line << st.geometry[SHIFT]) + place
+        note_singles(st.pages, line, line * per_line, done, step, address)
         stats[GC_PAGES] += step
         if not _advance(st, step):
-            return -1
+            return False
         done += step
+    return True
+
+
+@kernel
+def _collect(st: FemuState, least_invalid: int) -> int:
+    """Collect one line. 1 done, 0 no victim with that many invalid pages, -1 out of lines.
+
+    FEMU reads a victim block by block but writes stripe by stripe, so collected data comes out
+    permuted.
+    """
+    pages, stats, geometry = st.pages, st.stats, st.geometry
+    per_line, channels = geometry[P], geometry[CHANNELS]
+    if stats[HEAP_SIZE] == 0 or per_line - pages.valid[st.heap[1]] < least_invalid:
+        return 0
+    victim: Any = np.int64(queue.pop(st.heap, st.slot, pages.valid, stats[HEAP_SIZE]))
+    stats[HEAP_SIZE] -= 1
+    if pages.valid[victim]:
+        read_notes(pages, victim, victim * per_line)
+        for channel in range(channels):
+            for lun in range(geometry[STRIPE] // channels):
+                place = channel + lun * channels
+                count = _still_valid(st, place, victim << geometry[SHIFT])
+                if not _reprogram(st, count):
+                    return -1
     pages.valid[victim] = 0
     pages.erases[victim] += 1
     stats[ERASED] += 1
@@ -210,7 +235,7 @@ def _collect(st: FemuState, least_invalid: int) -> int:
     return 1
 
 
-@kernel
+@inlined
 def _write(st: FemuState, lpn: int, n: int) -> bool:
     """One write command: forced collections, then its pages; False if lines ran out."""
     while st.stats[FREE] <= st.geometry[THRESHOLD_HIGH]:
@@ -240,25 +265,30 @@ def serve(
     ``stream`` is not looked at, as FEMU has one write pointer. Stops early at a SNAP (index of
     it), after ``page_limit`` programmed pages, or when lines run out (index of the culprit).
     """
-    stats, unit = st.stats, st.geometry[UNIT]
+    stats, unit, bits = st.stats, st.geometry[UNIT], st.geometry[UNIT_BITS]
+    limit = np.uint64(st.geometry[LIMIT])
     page_limit += stats[HOST_PAGES] + stats[GC_PAGES]
-    tables = st.pages.l2p
     for i in range(start, stop):
         if i + _AHEAD < stop:
-            prefetch(tables, np.int64(offset[i + _AHEAD]) // unit)
+            prefetch(st.pages.l2p, page_of(np.int64(offset[i + _AHEAD]), unit, bits))
         code = op[i]
         if code == _SNAP:
             return i, SNAPSHOT
-        stats[OPS] += 1
-        if length[i]:
-            first = np.int64(offset[i]) // unit
-            n = np.int64(offset[i] + length[i] - np.uint64(1)) // unit - first + 1
+        if offset[i] > limit or length[i] > limit - offset[i]:
+            return i, OUTSIDE
+        begin, size = np.int64(offset[i]), np.int64(length[i])
+        if size:
+            first = page_of(begin, unit, bits)
+            n = page_of(begin + size - 1, unit, bits) - first + 1
             if code == _WRITE:
-                stats[HOST_BYTES] += np.int64(length[i])
+                stats[HOST_BYTES] += size
                 if not _write(st, first, n):
                     return i, NO_FREE_LINES
             elif code == _DISCARD:
                 _trim(st, first, n)
+        elif code == _WRITE:
+            return i, EMPTY_WRITE
+        stats[OPS] += 1
         if stats[FREE] <= st.geometry[THRESHOLD]:
             got = _collect(st, st.geometry[P] // 8)
             if got < 0:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.ftl.jit import kernel
+from harness.ftl.jit import inlined, kernel
 
 
-@kernel
+@inlined
 def sift_up(heap: np.ndarray, slot: np.ndarray, valid: np.ndarray, at: int) -> None:
     """Move the line in slot ``at`` towards the root past every larger key."""
     line = heap[at]
@@ -27,7 +27,7 @@ def sift_up(heap: np.ndarray, slot: np.ndarray, valid: np.ndarray, at: int) -> N
     slot[line] = at
 
 
-@kernel
+@inlined
 def push(heap: np.ndarray, slot: np.ndarray, valid: np.ndarray, size: int, line: int) -> None:
     """Add ``line`` to a heap of ``size`` elements."""
     heap[size + 1] = line

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
@@ -40,14 +40,34 @@ _FOLDER = _cache_folder()
 
 
 def kernel(function: FunctionT) -> FunctionT:
-    """Compile ``function`` to machine code, without the GIL, kept between processes."""
-    if _FOLDER is None:
-        return cast(FunctionT, njit(nogil=True)(function))
-    settings: Any = config  # numba reads the folder from here when it decorates
+    """Compile ``function`` to machine code, without the GIL, kept between processes.
+
+    Reference counting is off: kernels get views of arrays that their caller holds and allocate
+    nothing, and counting each view would take most of the time.
+    """
+    return _compile(function, forceinline=False)
+
+
+def inlined(function: FunctionT) -> FunctionT:
+    """A ``kernel`` that is copied into its callers.
+
+    A state is passed as some hundred words (every array with its shape and strides), which
+    costs more than the body of a small function.
+    """
+    return _compile(function, forceinline=True)
+
+
+def _compile(function: FunctionT, forceinline: bool) -> FunctionT:
+    settings: Any = config  # numba reads the cache folder from here when it decorates
     before = settings.CACHE_DIR
-    settings.CACHE_DIR = str(_FOLDER)
+    settings.CACHE_DIR = str(_FOLDER or before)
     try:
-        return cast(FunctionT, njit(nogil=True, cache=True)(function))
+        compile_: Any = njit  # _nrt, reference counting, is not in its published signature
+        wrap = compile_(
+            nogil=True, _nrt=False, error_model="numpy",
+            cache=_FOLDER is not None, forceinline=forceinline,
+        )  # fmt: skip
+        return cast(FunctionT, wrap(function))
     finally:
         settings.CACHE_DIR = before
 

@@ -8,21 +8,22 @@ from types import ModuleType
 
 import numpy as np
 
-from harness.core.errors import MachineError, MeasurementError, UsageError
-from harness.core.ops import Op
+from harness.core.errors import HarnessError, MachineError, MeasurementError, UsageError
 from harness.core.profiles import DeviceProfile
 from harness.core.units import format_size
 from harness.ftl import drive, femu
 from harness.ftl.pages import table_bytes
 from harness.ftl.policy import (
+    EMPTY_WRITE,
     ERASED,
     FREE,
     GC_PAGES,
     HOST_BYTES,
     HOST_PAGES,
-    NO_FREE_LINES,
     OPS,
+    OUTSIDE,
     SNAPSHOT,
+    STOPPED,
     TRIMMED,
 )
 
@@ -92,7 +93,6 @@ class Ftl:
         streams = op if stream is None else np.ascontiguousarray(stream, np.uint8)
         if self._dead:
             raise MeasurementError("this drive ran out of lines before; make a new one")
-        self._check(offset, length, op)
         snapshots, at = [], 0
         while at < len(op):
             at, reason = self.policy.serve(
@@ -101,9 +101,8 @@ class Ftl:
             if reason == SNAPSHOT:
                 snapshots.append(self._counters(tag=int(offset[at])))
                 at += 1
-            elif reason == NO_FREE_LINES:
-                self._dead = True
-                raise MeasurementError(*self._out_of_lines(at, int(length[at])))
+            elif reason != STOPPED:
+                raise self._refused(at, int(offset[at]), int(length[at]), reason)
             if tick is not None:
                 tick()
         return snapshots
@@ -141,22 +140,20 @@ class Ftl:
             tag=tag,
         )
 
-    def _check(self, offset: np.ndarray, length: np.ndarray, op: np.ndarray) -> None:
-        end = self.profile.namespace_bytes
-        moves = op != Op.SNAP
-        bad = moves & ((length > end) | (offset > end - np.minimum(length, np.uint64(end))))
-        if bad.any():
-            first = int(np.argmax(bad))
-            raise UsageError(
-                f"request {first} (offset {offset[first]}, length {length[first]}) ends beyond "
-                f"the namespace of {end} B ({format_size(end)})",
+    def _refused(self, index: int, offset: int, length: int, reason: int) -> HarnessError:
+        if reason == EMPTY_WRITE:
+            return UsageError(f"request {index} writes 0 bytes")
+        if reason == OUTSIDE:
+            end = self.profile.namespace_bytes
+            return UsageError(
+                f"request {index} (offset {offset}, length {length}) ends beyond the namespace "
+                f"of {end} B ({format_size(end)})",
                 fix="bring the trace to the drive's size with: harness trace scale",
             )
-        empty = (op == Op.WRITE) & (length == 0)
-        if empty.any():
-            raise UsageError(f"request {int(np.argmax(empty))} writes 0 bytes")
+        self._dead = True
+        return MeasurementError(self._out_of_lines(index, length))
 
-    def _out_of_lines(self, index: int, length: int) -> tuple[str]:
+    def _out_of_lines(self, index: int, length: int) -> str:
         p = self.profile
         pages = -(-length // p.lpn_bytes)
         limit = (
@@ -170,5 +167,5 @@ class Ftl:
             f"{pages / p.pages_per_line:.3g} lines of {p.pages_per_line} pages): {limit} of "
             f"{p.lines} lines, {p.spare_lines} of them spare (over-provisioning "
             f"{100 * p.over_provisioning:.1f} %). FEMU aborts here. Give more over-provisioning "
-            "or larger lines, start forced GC earlier, or write in smaller commands",
+            "or larger lines, start forced GC earlier, or write in smaller commands"
         )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness.ftl.jit import kernel
+from harness.ftl.jit import inlined, kernel
 
 BLOCK = 64
 """Pages looked at together; a block whose old pages share one line costs one update."""
@@ -73,6 +73,17 @@ def place_bits(pages_per_line: int) -> int:
     return max(1, (pages_per_line - 1).bit_length())
 
 
+@inlined
+def page_of(byte: Any, unit: int, unit_bits: int) -> Any:
+    """``byte // unit``; a shift where ``unit`` is 2 to the ``unit_bits`` (-1: it is not)."""
+    return byte >> unit_bits if unit_bits >= 0 else byte // unit
+
+
+def unit_bits(unit: int) -> int:
+    """The third argument of ``page_of``."""
+    return unit.bit_length() - 1 if unit & (unit - 1) == 0 else -1
+
+
 @kernel
 def remap(pages: Pages, lpn: int, n: int, address: int, shift: int) -> int:
     """Point ``n`` pages from ``lpn`` at ``address`` onwards.
@@ -121,7 +132,7 @@ def remap(pages: Pages, lpn: int, n: int, address: int, shift: int) -> int:
     return runs
 
 
-@kernel
+@inlined
 def fill(block: np.ndarray, address: int, start: int) -> None:
     """Consecutive addresses into ``block``; a negative ``address`` unmaps."""
     if address < 0:
@@ -133,7 +144,7 @@ def fill(block: np.ndarray, address: int, start: int) -> None:
         block[i] = first + i
 
 
-@kernel
+@inlined
 def note(pages: Pages, line: int, base: int, lpn: int, n: int) -> None:
     """Append ``n`` consecutive LPNs to the notes of ``line``, whose words start at ``base``."""
     at = base + pages.noted[line]
@@ -144,6 +155,17 @@ def note(pages: Pages, line: int, base: int, lpn: int, n: int) -> None:
         pages.p2l[at] = pages.const[FLAG] | pages.p2l.dtype.type(lpn)
         pages.p2l[at + 1] = n
         pages.noted[line] += 2
+
+
+@inlined
+def note_singles(pages: Pages, line: int, base: int, start: int, n: int, address: int) -> None:
+    """Point LPNs ``moved[start:start+n]`` at ``address`` onwards and note them for ``line``."""
+    at = base + pages.noted[line]
+    for i in range(n):
+        lpn = pages.moved[start + i]
+        pages.l2p[lpn] = address + i
+        pages.p2l[at + i] = lpn
+    pages.noted[line] += n
 
 
 @kernel
@@ -166,3 +188,25 @@ def read_notes(pages: Pages, line: int, base: int) -> int:
             place += 1
             at += 1
     return place
+
+
+@kernel
+def valid_stretch(pages: Pages, lpn: int, n: int, address: int) -> int:
+    """How many of ``n`` pages from ``lpn`` in a row are still at ``address`` onwards.
+
+    Negative where the first ones are not: minus the length of that stretch.
+    """
+    l2p, done = pages.l2p, 0
+    word = l2p.dtype.type
+    good = l2p[lpn] == word(address)
+    while done + BLOCK <= n:
+        same, first = 0, address + done
+        block = l2p[lpn + done : lpn + done + BLOCK]
+        for i in range(BLOCK):
+            same += block[i] == word(first + i)
+        if same != (BLOCK if good else 0):
+            break
+        done += BLOCK
+    while done < n and (l2p[lpn + done] == word(address + done)) == good:
+        done += 1
+    return done if good else -done

@@ -19,8 +19,8 @@ host wrote (less than its pages where writes are smaller than a page)."""
 STATS = 7
 """First index that belongs to the policy itself."""
 
-STOPPED, SNAPSHOT, NO_FREE_LINES = range(3)
-"""Why ``serve`` returned."""
+STOPPED, SNAPSHOT, NO_FREE_LINES, OUTSIDE, EMPTY_WRITE = range(5)
+"""Why ``serve`` returned; the last three name a command that was not served."""
 
 
 class Policy(Protocol):
