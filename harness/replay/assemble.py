@@ -26,7 +26,6 @@ def assemble(
     target: Target,
     found: Survey,
     moved: BlockStat | None,
-    settings: dict[str, str],
 ) -> dict[str, Any]:
     """Everything that a replay's ``--json`` holds, the counters aside."""
     collector, planner, rig = session.collector, session.planner, session.rig
@@ -64,7 +63,6 @@ def assemble(
             "no_room": rig.meter(Meter.EAGAIN),
             "system_calls": rig.meter(Meter.ENTERS),
             "starved_s": rig.meter(Meter.STARVED_NS) / 1e9,
-            "queue_settings_before": settings,
         },
         "interrupted": session.ending.interrupted,
         "stopped_by": session.ending.problem,
@@ -207,6 +205,7 @@ def _notes(session: Session, found: Survey, seen: dict[str, Any] | None) -> list
         notes.append(f"the kernel split commands into {seen['kernel_splits']} more requests")
     if found.requests[Op.FLUSH] or found.requests[Op.WRITE_ZEROES]:
         notes.append("flushes and write-zeroes are issued by a kernel worker, a little later")
-    if session.rig.priority != "real-time" and session.options.realtime:
+    wished = session.options.realtime and session.options.mode != "flat-out"
+    if wished and session.rig.priority != "real-time":
         notes.append(f"no real-time priority was permitted ({session.rig.priority})")
     return notes

@@ -82,7 +82,7 @@ def _idle(
     elif at[At.NEXT] >= produced:
         wait(lane, flight, meter, SHORT_WAIT_NS)
         meter[Meter.STARVED_NS] += SHORT_WAIT_NS
-    else:
+    elif lane.paced:
         due = window.due[at[At.NEXT] & (len(window.due) - 1)]
         left = due - (now_ns(flight.scratch) - start)
         if left > lane.spin_ns:

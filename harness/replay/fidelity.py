@@ -22,7 +22,7 @@ class Evidence:
 
     ``lag_floor_p99`` and ``end_lag_floor`` are what a perfect replayer would have had on this
     device (``floor``), and ``longest_backlog`` the longest time for which the device would
-    have held it up without a break. ``problems`` are reasons of their own: an interruption, a stall, …
+    have held it up without a break. ``problems`` are reasons of their own, such as a stall.
     """
 
     order_matters: bool

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.core.errors import UsageError
 from harness.core.ops import PAGE_BYTES, Op
 from harness.device.info import DeviceInfo
 from harness.replay.jit import kernel
@@ -95,7 +96,7 @@ class Planner:
         self.bytes_moving = 0
         self.finished = False
         if self._bytes_goal is not None and not survey.bytes[self._goal_op]:
-            self._bytes_goal = None
+            raise UsageError("--until counts bytes, and the trace reads and writes none")
 
     @property
     def total_requests(self) -> int | None:
@@ -128,18 +129,14 @@ class Planner:
         return int(commands)
 
     def _all_passes(self, trace: Trace, stream_column: str | None) -> Iterator[Rows]:
-        """Rows to issue, times scaled and continued from pass to pass."""
-        endless = self._options.until_bytes is not None
-        while endless or self.passes < self._options.repeat:
-            base_ns = self.passes * self._survey.period_ns
-            for rows in read_rows(trace, stream_column):
-                keep = is_replayed(rows, self._options.discard)
-                rows = _timed(_select(rows, keep), base_ns, self._options.speed)
-                if self._bytes_goal is not None:
-                    rows = self._until_goal(rows)
-                if len(rows.op):
+        """Rows to issue, pass after pass, until as much is planned as was asked for."""
+        while self._bytes_goal is not None or self.passes < self._options.repeat:
+            for rows in one_pass(trace, self._survey, self._options, self.passes, stream_column):
+                if self._bytes_goal is None:
                     yield rows
-                if self._bytes_goal is not None and self._goal_bytes >= self._bytes_goal:
+                    continue
+                yield self._until_goal(rows)
+                if self._goal_bytes >= self._bytes_goal:
                     return
             self.passes += 1
 
@@ -152,6 +149,22 @@ class Planner:
         if len(sums):
             self._goal_bytes = int(sums[min(end, len(sums)) - 1])
         return _select(rows, slice(0, end))
+
+
+def one_pass(
+    trace: Trace, survey: Survey, options: ReplayOptions, number: int, stream: str | None = None
+) -> Iterator[Rows]:
+    """The rows that pass ``number`` issues, with the times at which they are due."""
+    for rows in read_rows(trace, stream):
+        kept = _select(rows, is_replayed(rows, options.discard))
+        if len(kept.op):
+            yield _timed(kept, number * survey.period_ns, options.speed)
+
+
+def each_pass(trace: Trace, survey: Survey, options: ReplayOptions) -> Iterator[Rows]:
+    """The rows of all passes of ``options.repeat``."""
+    for number in range(options.repeat):
+        yield from one_pass(trace, survey, options, number)
 
 
 def refuse_impossible(survey: Survey, info: DeviceInfo) -> str | None:

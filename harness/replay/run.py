@@ -12,9 +12,12 @@ from harness.device.guard import Target
 from harness.device.info import BlockStat, is_present, parent_disk, read_stat
 from harness.device.queue import queue_settings
 from harness.replay.assemble import assemble
+from harness.replay.fio import run_fio
+from harness.replay.fio_result import assemble_fio
 from harness.replay.options import ReplayOptions
-from harness.replay.plan import refuse_impossible
+from harness.replay.plan import largest_commands, limits_of, refuse_impossible
 from harness.replay.result import ReplayInterrupted, ReplayResult
+from harness.replay.rig import size_up
 from harness.replay.session import Session
 from harness.replay.survey import Survey, survey
 from harness.trace.parquet import Trace, open_trace
@@ -48,8 +51,14 @@ def replay(
         raise UsageError(f"{target.path} is open for reading only")
     trace = open_trace(trace_path)
     found = check(trace, target, options)
+    engine = _by_fio if options.engine == "fio" else _by_ring
     with queue_settings(parent_disk(target.name)) as settings:
-        result = _replay(trace, target, found, options, settings, progress)
+        before = _counters(target)
+        details = engine(trace, target, found, options, progress)
+        after = _counters(target)
+    details["counters"] = {"before": _plain(before), "after": _plain(after)}
+    details["queue_settings_before"] = settings
+    result = _result(details)
     if result.details["interrupted"]:
         raise ReplayInterrupted(result)
     return result
@@ -68,22 +77,27 @@ def check(trace: Trace, target: Target, options: ReplayOptions) -> Survey:
     return found
 
 
-def _replay(
-    trace: Trace,
-    target: Target,
-    found: Survey,
-    options: ReplayOptions,
-    settings: dict[str, str],
-    progress: Progress,
-) -> ReplayResult:
+def _by_ring(
+    trace: Trace, target: Target, found: Survey, options: ReplayOptions, progress: Progress
+) -> dict[str, Any]:
     session = Session(trace, target, found, options, progress)
-    before = _counters(target)
+    before = read_stat(target.name)
     session.run()
-    after = _counters(target)
+    moved = read_stat(target.name).since(before) if is_present(target.name) else None
     session.read_back()
-    moved = _moved(before, after)
-    details = assemble(session, trace, target, found, moved, settings)
-    details["counters"] = {"before": _plain(before), "after": _plain(after)}
+    return assemble(session, trace, target, found, moved)
+
+
+def _by_fio(
+    trace: Trace, target: Target, found: Survey, options: ReplayOptions, progress: Progress
+) -> dict[str, Any]:
+    reads, writes = largest_commands(found, limits_of(target.info, huge_pages=True))
+    depth = size_up(options, target.info, reads, writes).depth
+    run = run_fio(trace, target, found, options, depth, progress)
+    return assemble_fio(run, trace, target, found, options)
+
+
+def _result(details: dict[str, Any]) -> ReplayResult:
     return ReplayResult(
         verdict=details["fidelity"]["verdict"],
         requests=details["requests"],
@@ -99,11 +113,6 @@ def _counters(target: Target) -> dict[str, Any]:
         return {"block": None, "drive": None}
     drive = read_counters(target.path).to_json() if target.name.startswith("nvme") else None
     return {"block": read_stat(target.name), "drive": drive}
-
-
-def _moved(before: dict[str, Any], after: dict[str, Any]) -> BlockStat | None:
-    old, new = before["block"], after["block"]
-    return new.since(old) if isinstance(old, BlockStat) and isinstance(new, BlockStat) else None
 
 
 def _plain(counters: dict[str, Any]) -> dict[str, Any]:
