@@ -104,6 +104,7 @@ class PlanCell:
             "turns": where.turns,
             "sessions": where.sessions,
             "age": where.age,
+            "chunk_tokens": self._placed.spec.chunk_tokens,
             "access": self._read.access,
             "background_writes": self._read.background_writes,
             "transport": "posix-direct" if self._read.transport == "direct" else "host-staged",
@@ -172,6 +173,7 @@ def plan_id(placement: Placement, read: Read, suffix: str = "") -> str:
     parts = [
         placement.store, placement.model, f"{placement.context_tokens}tok",
         f"{placement.turns}turn", f"{placement.sessions}ses", f"age{placement.age:g}",
+        *([f"chunk{placement.chunk_tokens}"] if placement.chunk_tokens else []),
         read.access, f"qd{read.queue_depth}", read.transport,
         "busy" if read.background_writes else "quiet", size_label(read.read_bytes),
     ]  # fmt: skip

@@ -34,6 +34,8 @@ class Layouts(Strict):
     sessions: tuple[PositiveInt, ...] = (1,)
     age: tuple[Annotated[float, Field(ge=0, le=20)], ...] = (1.0,)
     """Capacities of the store that others wrote before and while the sessions grew."""
+    chunk_tokens: tuple[PositiveInt, ...] = ()
+    """Tokens of a store's chunk, instead of what its own file says: the size of the fragments."""
     access: tuple[Access, ...] = ("whole",)
     queue_depth: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = (32,)
     transport: tuple[Transport, ...] = ("direct",)
@@ -43,7 +45,16 @@ class Layouts(Strict):
     gap_bytes: Size = 64 << 10
     """Gaps smaller than this are read along with their neighbours."""
 
-    @field_validator("stores", "models", "context_tokens", "turns", "sessions", "age", "access")
+    @field_validator(
+        "stores",
+        "models",
+        "context_tokens",
+        "turns",
+        "sessions",
+        "age",
+        "chunk_tokens",
+        "access",
+    )
     @classmethod
     def _distinct(cls, values: tuple[object, ...]) -> tuple[object, ...]:
         if len(set(values)) != len(values):
@@ -133,6 +144,7 @@ class Placement(Strict):
     turns: int
     sessions: int
     age: float
+    chunk_tokens: int | None = None
 
 
 class Read(Strict):
@@ -170,13 +182,14 @@ def groups(grid: Grid) -> Iterator[Group]:
                 part.access, part.queue_depth, part.transport, part.background_writes
             )
         )  # fmt: skip
-        for model, context, turns, sessions, age in itertools.product(
-            part.models, part.context_tokens, part.turns, part.sessions, part.age
-        ):
+        for model, context, turns, sessions, age, chunk in itertools.product(
+            part.models, part.context_tokens, part.turns, part.sessions, part.age,
+            part.chunk_tokens or (None,),
+        ):  # fmt: skip
             placements = tuple(
                 Placement(
                     store=store, model=model, context_tokens=context, turns=turns,
-                    sessions=sessions, age=age,
+                    sessions=sessions, age=age, chunk_tokens=chunk,
                 )
                 for store in part.stores
             )  # fmt: skip

@@ -139,7 +139,9 @@ def _summary(
         layout=point.store, model=part.model, context_tokens=part.context_tokens,
         turns=part.turns, sessions=part.sessions, age=part.age, access=part.access,
         queue_depth=part.queue_depth, request_bytes=first.read_bytes / len(first),
-        on_deadline=point.on_deadline, deadline_s=part.deadline_s, rate_per_s=total("rate_per_s") / len(runs),
+        on_deadline=point.on_deadline, deadline_s=part.deadline_s,
+        # The mean: a resumed run measured its best twice, and its shares are of that.
+        rate_per_s=total("rate_per_s") / len(runs),
         share_of_best=point.share, seconds=total("seconds"), repeats=len(runs),
         requests=int(total("requests")), completed=len(times), late=int(total("late")),
         cancelled=int(total("cancelled")),

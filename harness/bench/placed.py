@@ -138,11 +138,16 @@ def needed_bytes(placement: Placement) -> int:
 
 
 def fit_spec(spec: StoreSpec, placement: Placement, capacity_bytes: int) -> StoreSpec:
-    """A store's configuration for a benchmark's small region: one extent a session, and a
-    checkpoint region that does not eat the slots."""
+    """A store's configuration for a benchmark's region.
+
+    The chunk that the placement asks for; one extent a session; and a checkpoint region that
+    does not eat a small region's slots.
+    """
+    changes: dict[str, int] = {}
+    chunk = placement.chunk_tokens or spec.chunk_tokens
+    changes["chunk_tokens"] = chunk
     if isinstance(spec, SessionContiguous):
-        chunks = -(-placement.context_tokens // spec.chunk_tokens)
-        return spec.model_copy(update={"extent_tokens": chunks * spec.chunk_tokens})
+        changes["extent_tokens"] = -(-placement.context_tokens // chunk) * chunk
     if isinstance(spec, LmcacheRawBlock) and spec.meta_total_bytes > capacity_bytes // 16:
-        return spec.model_copy(update={"meta_total_bytes": _SMALL_META_BYTES})
-    return spec
+        changes["meta_total_bytes"] = _SMALL_META_BYTES
+    return spec.model_copy(update=changes)

@@ -35,6 +35,7 @@ class Cell(Record):
     turns: int | None = None
     sessions: int | None = None
     age: float | None = None
+    chunk_tokens: int | None = None
     access: str | None = None
     background_writes: bool = False
     transport: str
@@ -66,6 +67,7 @@ class Comparison(Record):
     turns: int
     sessions: int
     age: float
+    chunk_tokens: int
     access: str
     queue_depth: int
     transport: str

@@ -23,8 +23,8 @@ PRECONDITION = (
 Key = tuple[int, int]
 
 _SAME = (
-    "model", "context_tokens", "turns", "sessions", "age", "access", "queue_depth", "transport",
-    "background_writes", "engine",
+    "model", "context_tokens", "turns", "sessions", "age", "chunk_tokens", "access",
+    "queue_depth", "transport", "background_writes", "engine",
 )  # fmt: skip
 """Parameters in which two cells must agree to be compared; the layout differs."""
 

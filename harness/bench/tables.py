@@ -39,8 +39,9 @@ def comparison_table(found: BenchResult) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for pair in found.comparisons:
         busy = " +writes" if pair.background_writes else ""
+        how = f"{pair.access}{busy} qd{pair.queue_depth} {pair.engine}"
         table.add_row(
-            f"{pair.layout} {pair.model} {pair.access}{busy} {pair.engine}",
+            f"{pair.layout} {pair.model} chunk {pair.chunk_tokens} {how}",
             str(pair.context_tokens),
             f"{pair.request_bytes / 1024:.0f}",
             f"{pair.contiguous_request_bytes / 1024:.0f}",

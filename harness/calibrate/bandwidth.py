@@ -24,7 +24,7 @@ from harness.calibrate.model import (
 
 _LAYOUT_KEY = (
     "layout", "model", "access", "transport", "engine", "queue_depth", "turns", "sessions", "age",
-    "background_writes",
+    "chunk_tokens", "background_writes",
 )  # fmt: skip
 
 
@@ -42,6 +42,7 @@ def samples(result: BenchResult, run: str) -> list[BandwidthSample]:
             turns=cell.turns,
             sessions=cell.sessions,
             age=cell.age,
+            chunk_tokens=cell.chunk_tokens,
             background_writes=cell.background_writes,
             request_bytes=cell.request_bytes,
             queue_depth=cell.queue_depth,

@@ -99,6 +99,7 @@ class BandwidthSample(Figure):
     turns: Natural | None = None
     sessions: Natural | None = None
     age: float | None = Field(default=None, description="Capacities written before measuring.")
+    chunk_tokens: Natural | None = None
     background_writes: bool = False
     request_bytes: Positive = Field(description="Mean bytes of the commands that were issued.")
     queue_depth: Annotated[int, Field(ge=1)]
@@ -180,6 +181,7 @@ class LayoutTerm(Figure):
     turns: Natural
     sessions: Natural
     age: float
+    chunk_tokens: Natural
     background_writes: bool
     points: list[LayoutPoint]
 

@@ -27,9 +27,9 @@ def layout_cell(
     facts: dict[str, Any] = {
         "id": f"{store}/{context}/{access}", "pattern": "layout", "direction": "read",
         "layout": store, "model": "llama-3.1-8b", "context_tokens": context, "turns": 1,
-        "sessions": 1, "age": 1.0, "access": access, "transport": "posix-direct",
-        "queue_depth": 32, "engine": "fio/io_uring", "request_bytes": size, "commands": 100,
-        "wanted_bytes": 100 << 20, "read_bytes": 100 << 20, "amplification": 1.0,
+        "sessions": 1, "age": 1.0, "chunk_tokens": 256, "access": access,
+        "transport": "posix-direct", "queue_depth": 32, "engine": "fio/io_uring",
+        "request_bytes": size, "commands": 100, "wanted_bytes": 100 << 20, "read_bytes": 100 << 20, "amplification": 1.0,
         "gbps": estimate(samples), "samples_gbps": samples, "spread": 0.03, "settled": True,
     }  # fmt: skip
     return Cell(**{**facts, **changes})
@@ -39,6 +39,7 @@ def reference_cell(size: int, depth: int, gbps: float, **changes: Any) -> Cell:
     facts = {
         "id": f"sequential/read/{size}/qd{depth}", "pattern": "sequential", "layout": None,
         "model": None, "context_tokens": None, "turns": None, "sessions": None, "age": None,
+        "chunk_tokens": None,
         "access": None, "queue_depth": depth, **changes,
     }  # fmt: skip
     return layout_cell("none", 0, gbps, size=size, **facts)
@@ -47,7 +48,8 @@ def reference_cell(size: int, depth: int, gbps: float, **changes: Any) -> Cell:
 def comparison(layout: str, context: int, slowdown: float) -> Comparison:
     return Comparison(
         layout=layout, model="llama-3.1-8b", context_tokens=context, turns=1, sessions=1, age=1.0,
-        access="layers", queue_depth=32, transport="posix-direct", engine="fio/io_uring",
+        chunk_tokens=256, access="layers", queue_depth=32, transport="posix-direct",
+        engine="fio/io_uring",
         background_writes=False, request_bytes=65536, contiguous_request_bytes=1 << 20,
         slowdown=Interval(median=slowdown, low=slowdown * 0.95, high=slowdown * 1.05, n=5),
     )  # fmt: skip
