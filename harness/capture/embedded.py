@@ -15,7 +15,7 @@ from harness.stores.requests.load import open_requests
 
 STORE, MODEL, REQUESTS = "lmcache-raw-block", "llama-3.1-8b", "chat"
 DEVICE_BYTES = 1 << 30
-DEFAULT_SECONDS = 10.0
+DEFAULT_REQUESTS = 15
 
 
 @contextmanager
@@ -27,10 +27,16 @@ def loop_device(directory: Path) -> Iterator[LoopDevice]:
 
 
 def run_store(
-    device: LoopDevice, seconds: float, seed: int, progress: Progress = quiet
+    device: LoopDevice, seconds: float | None, seed: int, progress: Progress = quiet
 ) -> EmitResult:
-    """Serve synthetic chat traffic from the modelled LMCache store for ``seconds``."""
+    """Serve synthetic chat traffic from the modelled LMCache store.
+
+    For ``seconds``, or where that is None for so many requests that the device fills and evicts.
+    """
+    limit = DEFAULT_REQUESTS if seconds is None else None
     store = make_store(STORE, device.size_bytes, MODEL)
     requests = open_requests(REQUESTS, seed=seed)
     with open_guarded(device.path, own=True) as target:
-        return emit(store, requests, target, seed=seed, seconds=seconds, progress=progress)
+        return emit(
+            store, requests, target, seed=seed, seconds=seconds, limit=limit, progress=progress
+        )

@@ -84,7 +84,8 @@ def capture_in_folder(job: CaptureJob, results: Path, progress: Progress = quiet
             traced = replace(traced, details=details)
             write_json(run.path / "capture.json", details)
             run.add(capture=details)
-            run.exit_code = int(bool(traced.status) or traced.result.verdict == "LOSSY")
+            failed = traced.status or traced.result.verdict == "LOSSY" or not details["complete"]
+            run.exit_code = int(bool(failed))
             if traced.stopped is not None:
                 raise traced.stopped  # so that the folder says that it was
     except (KeyboardInterrupt, Interrupted):
@@ -108,13 +109,12 @@ def _work(job: CaptureJob, capture: Capture, progress: Progress) -> int | None:
 def _trace_embedded(job: CaptureJob, out: Path, progress: Progress) -> Traced:
     from harness.capture import embedded
 
-    seconds = embedded.DEFAULT_SECONDS if job.seconds is None else job.seconds
     with embedded.loop_device(out.parent) as loop:
         options = TraceOptions((loop.path,))
         capture = Capture(options, out, command=f"embedded store {embedded.STORE}")
 
         def work() -> None:
-            embedded.run_store(loop, seconds, job.seed, progress)
+            embedded.run_store(loop, job.seconds, job.seed, progress)
 
         return _trace(capture, work, open_ended=False)
 

@@ -19,8 +19,6 @@ from harness.trace.schema import TraceMeta
 
 OPTIONAL_COLUMNS = ("queue_depth", "source")
 
-# How much of a quiet recording a kill -9 can take with it.
-_SEGMENT_S = 10.0
 _NO_SECTOR = np.uint64((1 << 56) - 1)
 _KINDS = {"rq": (Kind.ISSUE, Kind.COMPLETE), "bio": (Kind.BIO_ISSUE, Kind.BIO_COMPLETE)}
 
@@ -29,6 +27,7 @@ class Lane:
     """Pairs events of one ``source`` ("rq" or "bio") and writes them to ``out``.
 
     ``issues_only`` for bios that end inside requests: the kernel tells nothing of their end.
+    A finished segment of the trace is written at least every ``segment_s``.
     """
 
     def __init__(
@@ -38,9 +37,11 @@ class Lane:
         out: Path,
         meta: TraceMeta,
         *,
+        segment_s: float,
         issues_only: bool = False,
     ) -> None:
         self.source = source
+        self._segment_s = segment_s
         self._decoder = decoder
         self._comm = CommTable()
         issue, complete = _KINDS[source]
@@ -58,15 +59,19 @@ class Lane:
         self.pairing_cpu_s = 0.0
         self.writing_cpu_s = 0.0
 
-    def add(self, slots: npt.NDArray[np.void]) -> Rows | None:
-        """Take events in stream order; the rows that were finished by them and are written."""
+    def add(self, slots: npt.NDArray[np.void] | None) -> Rows | None:
+        """Take events in stream order; the rows that were finished by them and are written.
+
+        None says that no event came for a while: then no straggler is waited for.
+        """
         before = time.process_time()
-        self.pairer.add(slots)
-        rows = self.pairer.take()
+        if slots is not None:
+            self.pairer.add(slots)
+        rows = self.pairer.take(quiet=slots is None)
         self.pairing_cpu_s += time.process_time() - before
         if rows is not None:
             self._write(rows)
-        if time.monotonic() - self._last_flush_s > _SEGMENT_S:
+        if time.monotonic() - self._last_flush_s > self._segment_s:
             self.writer.flush()
             self._last_flush_s = time.monotonic()
         return rows

@@ -28,6 +28,9 @@ class TraceOptions:
         Without it the probe does as on a kernel that has no type information.
     ring_mib
         Size of the ring buffer; what does not fit while the reader is slow is lost and counted.
+    segment_s
+        A finished segment of the trace is written at least this often: what a kill -9 of the
+        recorder can cost.
     """
 
     devices: tuple[str, ...]
@@ -37,6 +40,7 @@ class TraceOptions:
     bios: bool = False
     btf: bool = True
     ring_mib: float = 32.0
+    segment_s: float = 10.0
 
     def __post_init__(self) -> None:
         if not self.devices:

@@ -238,10 +238,11 @@ class Pairer:
             depth[mine] = np.cumsum(change[mine]) + np.count_nonzero(open_devices == device)
         self._rows["queue_depth"][-count:] = depth[fresh]
 
-    def take(self, *, everything: bool = False) -> Rows | None:
-        """Rows that are complete, sorted by time; None if there are none worth taking.
+    def take(self, *, quiet: bool = False, everything: bool = False) -> Rows | None:
+        """Rows that are complete, sorted by time; None if there are none.
 
-        With ``everything`` also those without a completion (latency -1).
+        ``quiet`` says that nothing came for a while, so that no straggler is on its way. With
+        ``everything`` also those without a completion (latency -1).
         """
         rows = self._rows
         if not len(rows["ts_ns"]):
@@ -251,7 +252,7 @@ class Pairer:
         else:
             if len(rows["ts_ns"]) > MAX_WAITING:
                 self._give_up_oldest()
-            limit = self._newest_ns - _STRAGGLER_NS
+            limit = self._newest_ns - (0 if quiet else _STRAGGLER_NS)
             if len(self._open_rows):
                 limit = min(limit, int(rows["ts_ns"][self._open_rows].min()) - 1)
             ready = rows["ts_ns"] <= limit

@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--command", default="")
     parser.add_argument("--bios", action="store_true")
+    parser.add_argument("--segment-s", type=float, default=10.0)
     arguments = parser.parse_args()
     try:
         _say({"result": record(sys.stdin.fileno(), arguments)})
@@ -38,7 +39,7 @@ def main() -> int:
 def record(fd: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """The result of the recording that arrives on ``fd``."""
     items = stream.batches(stream.FrameReader(fd))
-    kind, content = next(items, (0, {}))
+    kind, content = next((item for item in items if item[0] != stream.QUIET), (stream.QUIET, {}))
     if kind == stream.ERROR:
         raise _as_error(content)
     if kind != stream.HELLO:
@@ -48,6 +49,7 @@ def record(fd: int, arguments: argparse.Namespace) -> dict[str, Any]:
         arguments.out,
         arguments.command,
         bios=arguments.bios,
+        segment_s=arguments.segment_s,
     ) as recorder:
         _say({"ready": content})
         for kind, content in items:

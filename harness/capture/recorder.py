@@ -37,11 +37,15 @@ class Recorder:
         The loader's first message.
     out
         The trace: of requests, or of bios where the devices have no requests of their own.
+    segment_s
+        A finished segment of the trace is written at least this often.
     bios
         Record bios beside the requests too, in ``bios_path(out)``.
     """
 
-    def __init__(self, hello: Mapping[str, Any], out: Path, command: str, *, bios: bool) -> None:
+    def __init__(
+        self, hello: Mapping[str, Any], out: Path, command: str, *, bios: bool, segment_s: float
+    ) -> None:
         self._hello = hello
         self._devices = hello["devices"]
         by_bio = {bool(device["bio_based"]) for device in self._devices}
@@ -55,14 +59,23 @@ class Recorder:
         decoder = fifo.DECODER if self._fifo else Decoder.from_meaning(hello["meaning"])
         self._decoder = decoder
         meta = self._meta(command)
-        self._main = Lane("bio" if self._bio_based else "rq", decoder, out, meta)
+        self._main = Lane(
+            "bio" if self._bio_based else "rq", decoder, out, meta, segment_s=segment_s
+        )
         self._beside = None
         if bios and not self._bio_based:
             note = (
                 "bios before splitting and merging, which end inside their requests and so have "
                 f"no latency; the requests are in {out.name}"
             )
-            self._beside = Lane("bio", decoder, bios_path(out), meta.noted(note), issues_only=True)
+            self._beside = Lane(
+                "bio",
+                decoder,
+                bios_path(out),
+                meta.noted(note),
+                segment_s=segment_s,
+                issues_only=True,
+            )
         self._witnesses = {
             device["dev"]: Witness(device, sectors_only=self._bio_based) for device in self._devices
         }
@@ -116,20 +129,22 @@ class Recorder:
             self._received += len(content)
             for first in range(0, len(content), MAX_BATCH):
                 self._add(content[first : first + MAX_BATCH])
+        elif kind == stream.QUIET:
+            self._add(None)
         elif kind == stream.STOP:
             for device, snapshot in zip(self._devices, content["devices"], strict=True):
                 self._witnesses[device["dev"]].stop(snapshot)
         elif kind == stream.END:
             self._end = content
 
-    def _add(self, slots: npt.NDArray[np.void]) -> None:
-        if self._fifo is not None:
+    def _add(self, slots: npt.NDArray[np.void] | None) -> None:
+        if self._fifo is not None and slots is not None:
             slots = self._fifo.assign(slots)
         for lane in self._lanes():
             rows = lane.add(slots)
             if self._bio_based and rows is not None:
                 self._testify_bios(rows)
-        if not self._bio_based:
+        if not self._bio_based and slots is not None:
             self._testify(slots)
 
     def _testify(self, slots: npt.NDArray[np.void]) -> None:
@@ -223,6 +238,7 @@ class Recorder:
             "trace": str(self._main.writer.path),
             **self._main.summary(),
             "unfinished_at_end": unfinished,
+            "complete": self._end is not None,
             "ambiguous": self._fifo.ambiguous if self._fifo else 0,
             "notes": list(self._main.writer.meta.notes),
             "witness": witness,

@@ -141,6 +141,18 @@ class Capture:
             assert self._recorder.stdout is not None
             self._recorder.stdout.close()
 
+    @property
+    def probe(self) -> Probe:
+        """The probe that is being read; AssertionError before the block is entered."""
+        assert self._probe is not None
+        return self._probe
+
+    @property
+    def recorder_pid(self) -> int:
+        """Process id of the recorder; AssertionError before the block is entered."""
+        assert self._recorder is not None
+        return self._recorder.pid
+
     def alive(self) -> bool:
         """Whether the probe and the recorder are still at work."""
         return self._recorder is not None and self._recorder.poll() is None
@@ -148,6 +160,7 @@ class Capture:
     def _recorder_words(self) -> list[str]:
         words = [sys.executable, "-m", "harness.capture.record_main", "--out", str(self._out)]
         words += ["--command", self._command]
+        words += ["--segment-s", str(self._options.segment_s)]
         return words + (["--bios"] if self._options.bios else [])
 
     def _next(self, wanted: str) -> dict[str, Any]:

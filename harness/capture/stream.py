@@ -6,6 +6,7 @@ import json
 import os
 import select
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -20,11 +21,14 @@ _HEAD = struct.Struct("<4sIQ")
 _MAGIC = b"KVCF"
 _MAX_FRAME_BYTES = 1 << 26
 
+QUIET = 0
+"""Not a frame: nothing has come for a while."""
 HELLO, DATA, STOP, END, ERROR, DATA_DEFLATE = 1, 2, 3, 4, 5, 6
 
 # Records are handed on once this much has come, or this long after the first of them.
 _BATCH_BYTES = 2 << 20
 _BATCH_S = 0.5
+_QUIET_S = 1.0
 
 
 class FrameReader:
@@ -49,8 +53,17 @@ class FrameReader:
         return buffer
 
     def frames(self) -> Iterator[tuple[int, bytearray | bytes]]:
-        """(kind, payload) until the end of the stream; MeasurementError for anything else."""
-        while (head := self._exactly(_HEAD.size)) is not None:
+        """(kind, payload) until the end of the stream; MeasurementError for anything else.
+
+        While nothing comes, (QUIET, b"") once a second.
+        """
+        while True:
+            if self.waits(_QUIET_S):
+                yield QUIET, b""
+                continue
+            head = self._exactly(_HEAD.size)
+            if head is None:
+                return
             magic, kind, size = _HEAD.unpack(head)
             if magic != _MAGIC or size > _MAX_FRAME_BYTES:
                 raise MeasurementError(f"not a stream of the probe: {bytes(head)!r}")
@@ -66,16 +79,21 @@ class FrameReader:
 
 
 def batches(reader: FrameReader) -> Iterator[tuple[int, Any]]:
-    """(kind, JSON content or array of SLOT_DTYPE); small DATA frames are gathered into one."""
+    """(kind, content): JSON, an array of SLOT_DTYPE for DATA, or None for QUIET.
+
+    Small DATA frames are gathered into one.
+    """
     gathered: list[bytearray | bytes] = []
-    size = 0
+    size, since_s = 0, 0.0
     for kind, payload in reader.frames():
         if kind == DATA_DEFLATE:
             kind, payload = DATA, zlib.decompress(payload)
         if kind == DATA:
+            since_s = since_s if gathered else time.monotonic()
             gathered.append(payload)
             size += len(payload)
-            if size < _BATCH_BYTES and not reader.waits(_BATCH_S):
+            left_s = since_s + _BATCH_S - time.monotonic()
+            if size < _BATCH_BYTES and left_s > 0 and not reader.waits(left_s):
                 continue
             yield DATA, _slots(gathered)
             gathered, size = [], 0
@@ -83,7 +101,7 @@ def batches(reader: FrameReader) -> Iterator[tuple[int, Any]]:
         if gathered:
             yield DATA, _slots(gathered)
             gathered, size = [], 0
-        yield kind, json.loads(bytes(payload))
+        yield kind, None if kind == QUIET else json.loads(bytes(payload))
     if gathered:
         yield DATA, _slots(gathered)
 

@@ -94,6 +94,8 @@ def capture(
         raise traced.stopped
     if traced.status:
         raise MeasurementError(f"the traced command failed: exit status {traced.status}")
+    if not traced.details["complete"]:
+        raise MeasurementError("the probe died; the trace holds what came before that")
     if traced.result.verdict == "LOSSY" or (strict and traced.result.verdict == "UNKNOWN"):
         raise typer.Exit(1)
 
