@@ -29,7 +29,8 @@ def layout_cell(
         "layout": store, "model": "llama-3.1-8b", "context_tokens": context, "turns": 1,
         "sessions": 1, "age": 1.0, "chunk_tokens": 256, "access": access,
         "transport": "posix-direct", "queue_depth": 32, "engine": "fio/io_uring",
-        "request_bytes": size, "commands": 100, "wanted_bytes": 100 << 20, "read_bytes": 100 << 20, "amplification": 1.0,
+        "request_bytes": size, "commands": 100, "wanted_bytes": 100 << 20,
+        "read_bytes": 100 << 20, "amplification": 1.0,
         "gbps": estimate(samples), "samples_gbps": samples, "spread": 0.03, "settled": True,
     }  # fmt: skip
     return Cell(**{**facts, **changes})
