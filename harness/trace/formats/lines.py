@@ -34,7 +34,7 @@ def parse_lines(
             end = block.index(b"\n") + 1
             if header(block[:end].strip()):
                 number, block = 2, block[end:]
-        if not block.isspace():
+        if block and not block.isspace():
             yield from _parse_block(reading, parse, layout, number, block)
 
 
@@ -44,7 +44,7 @@ def _parse_block(
     waiting = [(number, block)]
     while waiting:
         number, block = waiting.pop()
-        if block.isspace():
+        if not block or block.isspace():
             continue
         try:
             parsed = parse(block)
