@@ -41,10 +41,11 @@ Percent = Annotated[int, Field(ge=0, le=100)]
 class DriveSettings(Strict):
     """Settings of the ``drive`` policy: a drive as sold, not FEMU."""
 
-    line_bytes: Size = 1 << 30
-    """Bytes erased together (superblock; reclaim unit under FDP). 1 GiB is typical of TLC
-    drives of a few TB; 16 GiB reclaim units are sold. Lines divide the flash evenly, so the
-    true size is the nearest that does."""
+    line_bytes: Annotated[Size, Field(gt=0)] | None = None
+    """Bytes erased together (superblock; reclaim unit under FDP). By default 1 GiB, typical of
+    drives of a few TB, or a 1024th of the flash (256 pages at least) where that is less; 16 GiB
+    reclaim units are sold. Lines divide the flash evenly: the true size is the nearest that
+    does."""
     victim: Literal["greedy", "cost-benefit"] = "greedy"
     """Which closed line is collected: fewest valid pages, or most (1-u)·age/(2u)."""
     streams: Literal["none", "placement", "class"] = "none"
@@ -122,6 +123,12 @@ class DeviceProfile(Strict):
             raise ValueError("op_pcent and devsz_mb are both given: FEMU ignores devsz_mb then")
         if (self.pe_cycles is None) != (self.pe_source is None):
             raise ValueError("pe_cycles and pe_source (source and cell mode) go together")
+        if self.pe_cycles is not None and (self.tbw_bytes or 0) > self.pe_cycles * self.raw_bytes:
+            raise ValueError(
+                f"{self.pe_cycles} P/E cycles of {self.raw_bytes} B of flash endure "
+                f"{self.pe_cycles * self.raw_bytes:.3g} B, less than the rated "
+                f"{self.tbw_bytes:.3g} B"
+            )
         if self.namespace_bytes > self.raw_bytes:
             raise ValueError(
                 f"the namespace of {self.namespace_bytes} B ({format_size(self.namespace_bytes)}) "
@@ -211,7 +218,9 @@ class DeviceProfile(Strict):
         """Lines that can hold data. FEMU only ever uses plane 0 of each LUN."""
         if self.is_femu:
             return self.blks_per_pl
-        return max(1, round(self.raw_bytes / self.drive.line_bytes))
+        usual = min(1 << 30, max(self.raw_bytes / 1024, 256 * self.page_bytes))
+        wanted = self.drive.line_bytes or usual
+        return min(self.raw_pages, max(1, round(self.raw_bytes / wanted)))
 
     @property
     def pages_per_line(self) -> int:
@@ -274,6 +283,36 @@ class DeviceProfile(Strict):
                 f"the namespace of {self.namespace_bytes} B is not whole MiB (devsz_mb)"
             )
         return problems
+
+    def at_size(self, namespace_bytes: int) -> DeviceProfile:
+        """A drive like this one for a namespace of another size, the same share of it spare.
+
+        It has as many lines as this one, 1024 at most, each as much smaller. UsageError where
+        that is too small to work.
+        """
+        pages = max(
+            1, round(namespace_bytes / self.lpn_bytes * self.raw_pages / self.namespace_pages)
+        )
+        axes = {"nchs": self.nchs, "luns_per_ch": self.luns_per_ch}
+        lines = min(self.blks_per_pl, 1024)
+        if pages < lines * self.nchs * self.luns_per_ch:
+            axes = {"nchs": 1, "luns_per_ch": 1}
+        stripe = axes["nchs"] * axes["luns_per_ch"]
+        depth = max(1, pages // (lines * stripe))
+        small: dict[str, Any] = {
+            **axes,
+            "pls_per_lun": 1,
+            "pgs_per_blk": depth,
+            "blks_per_pl": -(-pages // (depth * stripe)),
+            "capacity_bytes": namespace_bytes,
+            "devsz_mb": None,
+            "op_pcent": 0,
+            "name": f"{self.name}-at-{format_size(namespace_bytes).replace(' ', '')}",
+        }
+        wanted = self.drive.line_bytes
+        if wanted is not None and wanted > self.raw_bytes // 1024:
+            small["drive"] = {"line_bytes": None}
+        return self.changed(**small)
 
     def with_policy(self, policy: PolicyName) -> DeviceProfile:
         """The same drive under another policy; UsageError if it cannot work under it."""
