@@ -40,6 +40,8 @@ class Loop(NamedTuple):
         Stack of unused links and its height.
     writer
         Per unit of the device, the last write admitted there plus one.
+    speed
+        By which recorded latencies are divided.
     """
 
     keys: I64
@@ -53,9 +55,10 @@ class Loop(NamedTuple):
     spare: I64
     spares: I64
     writer: U64
+    speed: float
 
 
-def make_loop(window_size: int, device_bytes: int, unit_bytes: int) -> Loop:
+def make_loop(window_size: int, device_bytes: int, unit_bytes: int, speed: float) -> Loop:
     """Fresh state for a window of ``window_size`` rows."""
     links = 4 * window_size
 
@@ -74,6 +77,7 @@ def make_loop(window_size: int, device_bytes: int, unit_bytes: int) -> Loop:
         spare=np.arange(links, dtype=np.int64),
         spares=np.array([links], np.int64),
         writer=make_truth(device_bytes, unit_bytes),
+        speed=speed,
     )
 
 
@@ -147,7 +151,7 @@ def _touch(lane: Lane, window: Window, loop: Loop, command: int, row: int) -> No
         source = writer & row_mask
         latency = window.recorded_latency[source]
         known = window.number[source] == writer and latency >= 0
-        if known and window.recorded_at[source] + latency <= window.recorded_at[row]:
+        if known and window.recorded_at[source] + latency / loop.speed <= window.recorded_at[row]:
             _depend(window, loop, command, writer, 0)
 
 

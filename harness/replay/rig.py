@@ -103,7 +103,7 @@ class Rig:
             self.truth = make_truth(target.size_bytes, unit_bytes)
         self.loop: Loop | None = None
         if options.mode == "closed-loop":
-            self.loop = make_loop(window.size, target.size_bytes, unit_bytes)
+            self.loop = make_loop(window.size, target.size_bytes, unit_bytes, options.speed)
         self.huge = True
         self.priority = "normal"
         self.failures: list[BaseException] = []
