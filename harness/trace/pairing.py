@@ -84,8 +84,8 @@ def pair_events(
         if len(issued):
             held.append(_Held(batch.take(pa.array(issued)), counts.issues))
             counts.issues += len(issued)
-        if held:
-            _record(held, *_pairs(flying, batch, row, held[0].first))
+        forget = held[0].first if held else counts.issues
+        _record(held, *_pairs(flying, batch, row, forget))
         waiting = counts.issues - held[0].first if held else 0
         while held and (held[0].open == 0 or waiting > held_rows):
             done = held.popleft()
