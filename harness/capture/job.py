@@ -22,14 +22,16 @@ class CaptureJob:
     """What to trace while what. With no devices the embedded store runs on a loop device.
 
     ``command`` ends the capture when it ends, else ``seconds`` do, else the end of the options'
-    processes, else Ctrl-C. ``seed`` is that of the embedded store's traffic. With
-    ``keep_stdout_free`` the command's standard output goes to ours of errors.
+    processes, else Ctrl-C. ``seed`` is that of the embedded store's traffic.
+    The devices are those of ``host`` ("user@host"), if given; the command runs here all the same.
+    With ``keep_stdout_free`` the command's standard output goes to ours of errors.
     """
 
     options: TraceOptions | None
     command: tuple[str, ...] = ()
     seconds: float | None = None
     seed: int = 1
+    host: str | None = None
     keep_stdout_free: bool = False
 
     @property
@@ -65,7 +67,7 @@ def capture_to(job: CaptureJob, out: Path, progress: Progress = quiet) -> Traced
         raise UsageError(f"{out} exists already", fix="remove it, or name another file")
     if job.options is None:
         return _trace_embedded(job, out, progress)
-    capture = Capture(job.options, out, command=shlex.join(job.command))
+    capture = Capture(job.options, out, command=shlex.join(job.command), host=job.host)
     return _trace(capture, lambda: _work(job, capture, progress), job.open_ended)
 
 

@@ -25,7 +25,8 @@ MAX_BATCH = 1 << (_POSITION_BITS - 1)
 # Rows leave in the order of their time stamps. Two CPUs stamp and record at slightly different
 # moments; rows younger than this wait for stragglers.
 _STRAGGLER_NS = 50_000_000
-MAX_WAITING = 1 << 20
+# So many rows wait for an unfinished one before them, 53 bytes each; then it is given up.
+MAX_WAITING = 1 << 19
 
 _ISSUED, _ENDED, _REQUEUED, _STRAY = 0, 1, 2, 3
 _OPEN, _CLOSED, _DROPPED = 0, 1, 2

@@ -7,14 +7,26 @@ Prints JSON lines: ``{"ready": HELLO}`` once the probe is attached, then ``{"res
 from __future__ import annotations
 
 import argparse
+import importlib.abc
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from harness.capture import stream
-from harness.capture.recorder import Recorder
-from harness.core.errors import HarnessError, MachineError, MeasurementError
+
+class _NoPandas(importlib.abc.MetaPathFinder):
+    """pyarrow imports pandas when it first makes an array, if it can: 46 MiB and a second."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        if name == "pandas":
+            raise ImportError("not wanted here")
+
+
+sys.meta_path.insert(0, _NoPandas())
+
+from harness.capture import stream  # noqa: E402
+from harness.capture.recorder import Recorder  # noqa: E402
+from harness.core.errors import HarnessError, MachineError, MeasurementError  # noqa: E402
 
 
 def main() -> int:

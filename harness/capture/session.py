@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -69,8 +70,8 @@ class Capture:
         The trace file to write.
     command
         What is being traced, for the metadata.
-    probe
-        Started probe to read from; by default one on this host.
+    host
+        "user@host" whose devices to trace, over SSH; by default this host's.
 
     Raises
     ------
@@ -88,12 +89,13 @@ class Capture:
         out: str | Path,
         *,
         command: str = "",
-        probe: Probe | None = None,
+        host: str | None = None,
     ) -> None:
         self._options = TraceOptions((options,)) if isinstance(options, str) else options
         self._out = Path(out)
         self._command = command
-        self._probe = probe
+        self._host = host
+        self._probe: Probe | None = None
         self._recorder: subprocess.Popen[str] | None = None
         self._begun_s = 0.0
         self.hello: dict[str, Any] = {}
@@ -101,13 +103,15 @@ class Capture:
 
     def __enter__(self) -> Capture:
         self._out.parent.mkdir(parents=True, exist_ok=True)
-        self._probe = self._probe or LocalProbe(self._options)
+        self._probe = self._start_probe()
         try:
             self._recorder = subprocess.Popen(
                 self._recorder_words(),
                 stdin=self._probe.stdout,
                 stdout=subprocess.PIPE,
                 text=True,
+                # Arrow's own pools keep what they once had.
+                env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
                 start_new_session=True,
             )
             self._probe.stdout.close()
@@ -140,6 +144,13 @@ class Capture:
             self._recorder.wait()
             assert self._recorder.stdout is not None
             self._recorder.stdout.close()
+
+    def _start_probe(self) -> Probe:
+        if self._host is None:
+            return LocalProbe(self._options)
+        from harness.capture.remote import RemoteProbe  # paramiko takes its time
+
+        return RemoteProbe(self._options, self._host)
 
     @property
     def probe(self) -> Probe:

@@ -40,6 +40,10 @@ def capture(
     ops: Annotated[
         str, typer.Option("--ops", help="Only these operations, letters of RWDFZN.")
     ] = "",
+    host: Annotated[
+        str | None,
+        typer.Option("--host", metavar="USER@HOST", help="Trace a device there, over SSH."),
+    ] = None,
     bios: Annotated[
         bool, typer.Option("--bios", help="Also bios, before splitting, in OUT.bios.parquet.")
     ] = False,
@@ -60,7 +64,7 @@ def capture(
     Traces the life of a command, or with --pid, --cgroup or --seconds what is running already;
     without any of them it goes on until Ctrl-C. With no --device it traces the embedded KV store
     on a loop device of its own. Needs root (or sudo without a password) to load the probe; the
-    command itself runs as you.
+    command itself runs as you, and here, also with --host.
 
     Exits 1 if the verdict is LOSSY (UNKNOWN too with --strict) or the command failed.
 
@@ -72,7 +76,7 @@ def capture(
 
     if command and seconds is not None:
         raise UsageError("--seconds and a command exclude each other: the command sets the time")
-    if not device and (command or pid or cgroup or ops):
+    if not device and (command or pid or cgroup or ops or host):
         raise UsageError("no device to trace", fix="name one: --device /dev/nvme0n1")
     if command:
         check_command(command)
@@ -81,7 +85,7 @@ def capture(
         if device
         else None
     )
-    job = CaptureJob(options, tuple(command or ()), seconds, seed, keep_stdout_free=as_json)
+    job = CaptureJob(options, tuple(command or ()), seconds, seed, host, keep_stdout_free=as_json)
     with output.progress_bar("capturing", enabled=not command) as progress:
         traced = (
             capture_to(job, out, progress) if out else capture_in_folder(job, results, progress)
