@@ -20,12 +20,14 @@ from harness.ftl.pages import (
     UNMAPPED,
     Pages,
     allocate,
+    count_moved,
     fill,
     note,
     note_singles,
     page_of,
     place_bits,
     remap,
+    tag_host,
     unit_bits,
     valid_stretch,
 )
@@ -44,6 +46,7 @@ from harness.ftl.policy import (
     STOPPED,
     TRIMMED,
 )
+from harness.ftl.victims import CLOSED, FREED, NONE, OPEN, best_benefit, fewest_valid
 
 FREE_HEAD, FG, BG = range(STATS, STATS + 3)
 _WORDS = STATS + 3
@@ -54,8 +57,6 @@ bytes of the namespace, host write points, whether
 GC has one write point a stream, lines that host writes leave free, whether discards count,
 whether victims are weighed by age."""
 
-_FREE, _OPEN, _CLOSED = 0, 1, 2
-_NONE = -1
 _WRITE, _DISCARD, _ZEROES, _SNAP = (
     int(Op.WRITE), int(Op.DISCARD), int(Op.WRITE_ZEROES), int(Op.SNAP)
 )  # fmt: skip
@@ -77,7 +78,7 @@ class DriveState(NamedTuple):
     geometry: np.ndarray  # int64
 
 
-def create(profile: DeviceProfile) -> DriveState:
+def create(profile: DeviceProfile, tagged: bool) -> DriveState:
     """An empty drive: all lines free, no write point has one."""
     settings, lines, per_line = profile.drive, profile.lines, profile.pages_per_line
     streams = 1 if settings.streams == "none" else settings.max_streams
@@ -86,12 +87,12 @@ def create(profile: DeviceProfile) -> DriveState:
     stats = np.zeros(_WORDS, np.int64)
     stats[FREE] = lines
     return DriveState(
-        pages=allocate(profile.namespace_pages, lines, per_line),
+        pages=allocate(profile.namespace_pages, lines, per_line, tagged),
         kind=np.zeros(lines, np.uint8),
         closed_at=np.zeros(lines, np.int64),
         owner=np.zeros(lines, np.int16),
         free=np.arange(lines, dtype=np.int32),
-        line=np.full(points, _NONE, np.int64),
+        line=np.full(points, NONE, np.int64),
         place=np.zeros(points, np.int64),
         stats=stats,
         geometry=np.array(
@@ -112,7 +113,7 @@ def _open(st: DriveState, point: int, owner: int) -> bool:
     line = st.free[stats[FREE_HEAD]]
     stats[FREE_HEAD] = (stats[FREE_HEAD] + 1) % len(st.free)
     stats[FREE] -= 1
-    st.kind[line], st.owner[line] = _OPEN, owner
+    st.kind[line], st.owner[line] = OPEN, owner
     st.pages.noted[line] = 0
     st.line[point], st.place[point] = line, 0
     return True
@@ -125,50 +126,15 @@ def _advance(st: DriveState, point: int, count: int) -> None:
     st.pages.valid[line] += count
     st.place[point] += count
     if st.place[point] == st.geometry[P]:
-        st.kind[line] = _CLOSED
+        st.kind[line] = CLOSED
         st.closed_at[line] = st.stats[HOST_PAGES] + st.stats[GC_PAGES]
-        st.line[point] = _NONE
-
-
-@kernel
-def _fewest_valid(st: DriveState) -> int:
-    """The closed line with the fewest valid pages, of equals the one closed first; -1: none."""
-    valid, kind = st.pages.valid, st.kind
-    none = np.int32(2**31 - 1)
-    fewest = none
-    for line in range(len(kind)):
-        fewest = min(fewest, valid[line] if kind[line] == _CLOSED else none)
-    best = _NONE
-    for line in range(len(kind)):
-        if (
-            valid[line] == fewest
-            and kind[line] == _CLOSED
-            and (best == _NONE or st.closed_at[line] < st.closed_at[best])
-        ):
-            best = line
-    return best
-
-
-@kernel
-def _best_benefit(st: DriveState) -> int:
-    """The closed line with the largest (1 - u) age / 2u (Rosenblum 1992, eq. 1); -1: none."""
-    now = st.stats[HOST_PAGES] + st.stats[GC_PAGES]
-    best, most = _NONE, -1.0
-    for line in range(len(st.kind)):
-        if st.kind[line] != _CLOSED:
-            continue
-        used = st.pages.valid[line] / st.geometry[P]
-        age = now - st.closed_at[line] + 1.0
-        benefit = np.inf if used == 0 else (1 - used) * age / (2 * used)
-        if benefit > most:
-            best, most = line, benefit
-    return best
+        st.line[point] = NONE
 
 
 @inlined
 def _room(st: DriveState, point: int, owner: int) -> int:
     """Pages that fit at a write point, a line opened if need be; 0 if there is none."""
-    if st.line[point] == _NONE and not _open(st, point, owner):
+    if st.line[point] == NONE and not _open(st, point, owner):
         return 0
     return st.geometry[P] - st.place[point]
 
@@ -201,6 +167,8 @@ def _move_run(st: DriveState, point: int, owner: int, lpn: int, n: int) -> bool:
         address = (line << st.geometry[SHIFT]) + st.place[point]
         fill(st.pages.l2p[lpn : lpn + step], address, 0)
         note(st.pages, line, line * st.geometry[P], lpn, step)
+        if len(st.pages.tags):
+            count_moved(st.pages, lpn, step)
         st.stats[GC_PAGES] += step
         _advance(st, point, step)
         lpn += step
@@ -256,8 +224,12 @@ def _evacuate(st: DriveState, victim: int, point: int, owner: int) -> bool:
 def _collect(st: DriveState) -> bool:
     """Move what is valid out of the best victim and free it; False if that cannot be done."""
     pages, stats, geometry = st.pages, st.stats, st.geometry
-    victim = _best_benefit(st) if geometry[BY_AGE] else _fewest_valid(st)
-    if victim == _NONE or pages.valid[victim] == geometry[P]:
+    if geometry[BY_AGE]:
+        now = stats[HOST_PAGES] + stats[GC_PAGES]
+        victim = best_benefit(st.kind, pages.valid, st.closed_at, geometry[P], now)
+    else:
+        victim = fewest_valid(st.kind, pages.valid, st.closed_at)
+    if victim == NONE or pages.valid[victim] == geometry[P]:
         return False
     owner = st.owner[victim]
     point = geometry[STREAMS] + (owner if geometry[PERSISTENT] else 0)
@@ -267,19 +239,19 @@ def _collect(st: DriveState) -> bool:
     pages.erases[victim] += 1
     stats[ERASED] += 1
     stats[FG] += 1
-    st.kind[victim] = _FREE
+    st.kind[victim] = FREED
     st.free[(stats[FREE_HEAD] + stats[FREE]) % len(st.free)] = victim
     stats[FREE] += 1
     return True
 
 
 @inlined
-def _program(st: DriveState, point: int, lpn: int, n: int) -> bool:
+def _program(st: DriveState, point: int, lpn: int, n: int, kind: int) -> bool:
     """Host writes of ``n`` pages from ``lpn`` at a stream's write point."""
     pages, stats = st.pages, st.stats
     per_line, shift = st.geometry[P], st.geometry[SHIFT]
     while n > 0:
-        if st.line[point] == _NONE:
+        if st.line[point] == NONE:
             while stats[FREE] <= st.geometry[KEEP_FREE]:
                 if not _collect(st):
                     return False
@@ -296,6 +268,8 @@ def _program(st: DriveState, point: int, lpn: int, n: int) -> bool:
             for run in range(remap(pages, lpn, step, address, shift)):
                 pages.valid[pages.run_line[run]] -= pages.run_count[run]
         note(pages, line, line * per_line, lpn, step)
+        if len(pages.tags):
+            tag_host(pages, lpn, step, kind)
         stats[HOST_PAGES] += step
         _advance(st, point, step)
         lpn += step
@@ -323,6 +297,7 @@ def serve(
     length: np.ndarray,
     op: np.ndarray,
     stream: np.ndarray,
+    kind: np.ndarray,
     start: int,
     stop: int,
     page_limit: int,
@@ -351,7 +326,8 @@ def serve(
             first = page_of(begin, unit, bits)
             n = page_of(begin + size - 1, unit, bits) - first + 1
             stats[HOST_BYTES] += size
-            if not _program(st, min(np.int64(stream[i]), last_stream), first, n):
+            point = min(np.int64(stream[i]), last_stream)
+            if not _program(st, point, first, n, kind[i]):
                 return i, NO_FREE_LINES
         elif code in (_DISCARD, _ZEROES) and st.geometry[TRIM]:
             first = page_of(begin + unit - 1, unit, bits)
@@ -364,10 +340,10 @@ def serve(
 
 def line_states(st: DriveState) -> dict[str, int]:
     """How many lines are open, free, full or waiting as victims."""
-    closed = st.kind == _CLOSED
+    closed = st.kind == CLOSED
     full = int(np.count_nonzero(closed & (st.pages.valid == st.geometry[P])))
     return {
-        "open": int(np.count_nonzero(st.kind == _OPEN)),
+        "open": int(np.count_nonzero(st.kind == OPEN)),
         "free": int(st.stats[FREE]),
         "full": full,
         "victims": int(np.count_nonzero(closed)) - full,

@@ -28,6 +28,7 @@ from harness.ftl.pages import (
     place_bits,
     read_notes,
     remap,
+    tag_host,
     unit_bits,
 )
 from harness.ftl.policy import (
@@ -69,14 +70,14 @@ class FemuState(NamedTuple):
     geometry: np.ndarray  # int64
 
 
-def create(profile: DeviceProfile) -> FemuState:
+def create(profile: DeviceProfile, tagged: bool) -> FemuState:
     """A drive as FEMU starts it: line 0 open, all others free in order."""
     lines, per_line = profile.lines, profile.pages_per_line
     stats = np.zeros(_WORDS, np.int64)
     stats[FREE], stats[FREE_HEAD] = lines - 1, 1
     stripe = profile.nchs * profile.luns_per_ch
     return FemuState(
-        pages=allocate(profile.namespace_pages, lines, per_line),
+        pages=allocate(profile.namespace_pages, lines, per_line, tagged),
         heap=np.zeros(lines + 1, np.int32),
         slot=np.zeros(lines, np.int32),
         free=np.arange(lines, dtype=np.int32),
@@ -131,7 +132,7 @@ def _advance(st: FemuState, count: int) -> bool:
 
 
 @inlined
-def _program(st: FemuState, lpn: int, n: int) -> bool:
+def _program(st: FemuState, lpn: int, n: int, kind: int) -> bool:
     """Host writes of ``n`` pages from ``lpn``; False if lines ran out."""
     pages, stats = st.pages, st.stats
     per_line, shift = st.geometry[P], st.geometry[SHIFT]
@@ -149,6 +150,8 @@ def _program(st: FemuState, lpn: int, n: int) -> bool:
             for run in range(remap(pages, lpn, step, address, shift)):
                 _invalidate(st, pages.run_line[run], pages.run_count[run])
         note(pages, line, line * per_line, lpn, step)
+        if len(pages.tags):
+            tag_host(pages, lpn, step, kind)
         if not _advance(st, step):
             return False
         lpn += step
@@ -236,7 +239,7 @@ def _collect(st: FemuState, least_invalid: int) -> int:
 
 
 @inlined
-def _write(st: FemuState, lpn: int, n: int) -> bool:
+def _write(st: FemuState, lpn: int, n: int, kind: int) -> bool:
     """One write command: forced collections, then its pages; False if lines ran out."""
     while st.stats[FREE] <= st.geometry[THRESHOLD_HIGH]:
         got = _collect(st, 0)
@@ -245,7 +248,7 @@ def _write(st: FemuState, lpn: int, n: int) -> bool:
         if got == 0:
             break
         st.stats[FG] += 1
-    return _program(st, lpn, n)
+    return _program(st, lpn, n, kind)
 
 
 @kernel
@@ -255,6 +258,7 @@ def serve(
     length: np.ndarray,
     op: np.ndarray,
     stream: np.ndarray,
+    kind: np.ndarray,
     start: int,
     stop: int,
     page_limit: int,
@@ -262,8 +266,10 @@ def serve(
     """Serve commands ``start``..``stop``; returns (index, why it stopped there).
 
     ``offset``, ``length``: uint64 bytes, inside the namespace; ``op``: uint8 codes of ``Op``;
-    ``stream`` is not looked at, as FEMU has one write pointer. Stops early at a SNAP (index of
-    it), after ``page_limit`` programmed pages, or when lines run out (index of the culprit).
+    ``kind``: uint8
+    classes of the data; ``stream`` is not looked at, as FEMU has one write pointer. Stops early
+    at a SNAP or a command that cannot be served (index of it), and after ``page_limit``
+    programmed pages.
     """
     stats, unit, bits = st.stats, st.geometry[UNIT], st.geometry[UNIT_BITS]
     limit = np.uint64(st.geometry[LIMIT])
@@ -282,7 +288,7 @@ def serve(
             n = page_of(begin + size - 1, unit, bits) - first + 1
             if code == _WRITE:
                 stats[HOST_BYTES] += size
-                if not _write(st, first, n):
+                if not _write(st, first, n, kind[i]):
                     return i, NO_FREE_LINES
             elif code == _DISCARD:
                 _trim(st, first, n)

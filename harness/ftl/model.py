@@ -57,14 +57,17 @@ class Counters:
 
 
 class Ftl:
-    """One simulated drive. Raises MachineError when its tables do not fit into memory."""
+    """One simulated drive. Raises MachineError when its tables do not fit into memory.
 
-    def __init__(self, profile: DeviceProfile) -> None:
+    ``by_class`` keeps the class of every page, for ``pages_by_class``.
+    """
+
+    def __init__(self, profile: DeviceProfile, by_class: bool = False) -> None:
         self.profile = profile
         self.policy: ModuleType = femu if profile.is_femu else drive
-        size = table_bytes(profile.namespace_pages, profile.lines, profile.pages_per_line)
+        size = table_bytes(profile.namespace_pages, profile.lines, profile.pages_per_line, by_class)
         try:
-            self.state = self.policy.create(profile)
+            self.state = self.policy.create(profile, by_class)
         except MemoryError as error:
             raise MachineError(
                 f"the mapping tables of {profile.name or 'this profile'} need {format_size(size)}",
@@ -78,25 +81,29 @@ class Ftl:
         length: np.ndarray,
         op: np.ndarray,
         stream: np.ndarray | None = None,
+        kind: np.ndarray | None = None,
         tick: Callable[[], None] | None = None,
     ) -> list[Counters]:
         """Serve commands in order; returns the counters at each SNAP.
 
         ``offset`` and ``length`` are bytes (any integer type), ``op`` codes of ``Op``,
-        ``stream`` the placement or class id of each (0 where not given). ``tick`` is called now
-        and then. UsageError for a command outside the namespace or a write of nothing;
-        MeasurementError where the drive runs out of lines, after which it serves nothing.
+        ``stream`` the host stream of each and ``kind`` the class of its data (below 256; 0 where
+        not given). ``tick`` is called now and then. UsageError for a command outside the
+        namespace or a write of nothing; MeasurementError where the drive runs out of lines,
+        after which it serves nothing.
         """
         offset = np.ascontiguousarray(offset, np.uint64)
         length = np.ascontiguousarray(length, np.uint64)
         op = np.ascontiguousarray(op, np.uint8)
-        streams = op if stream is None else np.ascontiguousarray(stream, np.uint8)
+        nothing = np.zeros(len(op) if stream is None or kind is None else 0, np.uint8)
+        streams = nothing if stream is None else np.ascontiguousarray(stream, np.uint8)
+        kinds = nothing if kind is None else np.ascontiguousarray(kind, np.uint8)
         if self._dead:
             raise MeasurementError("this drive ran out of lines before; make a new one")
         snapshots, at = [], 0
         while at < len(op):
             at, reason = self.policy.serve(
-                self.state, offset, length, op, streams, at, len(op), PAGES_AT_A_TIME
+                self.state, offset, length, op, streams, kinds, at, len(op), PAGES_AT_A_TIME
             )
             if reason == SNAPSHOT:
                 snapshots.append(self._counters(tag=int(offset[at])))
@@ -115,6 +122,11 @@ class Ftl:
     def erases(self) -> np.ndarray:
         """int64[lines]: how often each line was erased."""
         return np.asarray(self.state.pages.erases)
+
+    @property
+    def pages_by_class(self) -> np.ndarray:
+        """int64[2, 256]: pages programmed for the host and by GC, by class of their data."""
+        return np.asarray(self.state.pages.tally)
 
     @property
     def mapped_pages(self) -> int:

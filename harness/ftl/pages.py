@@ -37,13 +37,18 @@ class Pages(NamedTuple):
     run_count: np.ndarray  # int32[P]: scratch
     lpns: np.ndarray  # word[P]: scratch
     moved: np.ndarray  # word[P]: scratch
+    tags: np.ndarray  # uint8[L]: class of the data; empty where classes are not kept
+    tally: np.ndarray  # int64[2, 256]: pages programmed for the host and by GC, by class
 
 
 UNMAPPED, FLAG = 0, 1
 
 
-def allocate(logical_pages: int, lines: int, pages_per_line: int) -> Pages:
-    """Empty tables: nothing mapped. 4 bytes a page each way up to 2^31 pages, else 8."""
+def allocate(logical_pages: int, lines: int, pages_per_line: int, tagged: bool) -> Pages:
+    """Empty tables: nothing mapped. 4 bytes a page each way up to 2^31 pages, else 8.
+
+    ``tagged`` keeps the class of each logical page, one byte more.
+    """
     shift = place_bits(pages_per_line)
     word = np.uint32 if max(lines << shift, logical_pages) < 1 << 31 else np.uint64
     bits = np.iinfo(word).bits
@@ -58,14 +63,17 @@ def allocate(logical_pages: int, lines: int, pages_per_line: int) -> Pages:
         run_count=np.zeros(pages_per_line, np.int32),
         lpns=np.zeros(pages_per_line, word),
         moved=np.zeros(pages_per_line, word),
+        tags=np.zeros(logical_pages if tagged else 0, np.uint8),
+        tally=np.zeros((2, 256), np.int64),
     )
 
 
-def table_bytes(logical_pages: int, lines: int, pages_per_line: int) -> int:
+def table_bytes(logical_pages: int, lines: int, pages_per_line: int, tagged: bool) -> int:
     """Memory that ``allocate`` will take, in bytes."""
     shift = place_bits(pages_per_line)
     width = 4 if max(lines << shift, logical_pages) < 1 << 31 else 8
-    return width * (logical_pages + lines * pages_per_line + 2 * pages_per_line) + 16 * lines
+    words = logical_pages + lines * pages_per_line + 2 * pages_per_line
+    return width * words + 16 * lines + (logical_pages if tagged else 0)
 
 
 def place_bits(pages_per_line: int) -> int:
@@ -158,6 +166,21 @@ def note(pages: Pages, line: int, base: int, lpn: int, n: int) -> None:
 
 
 @inlined
+def tag_host(pages: Pages, lpn: int, n: int, kind: int) -> None:
+    """Remember that ``n`` pages from ``lpn`` now hold data of class ``kind``."""
+    pages.tally[0, kind] += n
+    for i in range(lpn, lpn + n):
+        pages.tags[i] = kind
+
+
+@inlined
+def count_moved(pages: Pages, lpn: int, n: int) -> None:
+    """Count pages that GC moved by their class."""
+    for i in range(lpn, lpn + n):
+        pages.tally[1, pages.tags[i]] += 1
+
+
+@inlined
 def note_singles(pages: Pages, line: int, base: int, start: int, n: int, address: int) -> None:
     """Point LPNs ``moved[start:start+n]`` at ``address`` onwards and note them for ``line``."""
     at = base + pages.noted[line]
@@ -166,6 +189,9 @@ def note_singles(pages: Pages, line: int, base: int, start: int, n: int, address
         pages.l2p[lpn] = address + i
         pages.p2l[at + i] = lpn
     pages.noted[line] += n
+    if len(pages.tags):
+        for i in range(start, start + n):
+            pages.tally[1, pages.tags[pages.moved[i]]] += 1
 
 
 @kernel

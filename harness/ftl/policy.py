@@ -29,7 +29,7 @@ class Policy(Protocol):
     FG: int
     BG: int
 
-    def create(self, profile: DeviceProfile) -> Any:
+    def create(self, profile: DeviceProfile, tagged: bool) -> Any:
         """An empty drive. The state is a NamedTuple of arrays with ``pages`` and ``stats``."""
 
     def serve(
@@ -39,6 +39,7 @@ class Policy(Protocol):
         length: np.ndarray,
         op: np.ndarray,
         stream: np.ndarray,
+        kind: np.ndarray,
         start: int,
         stop: int,
         page_limit: int,

@@ -108,3 +108,20 @@ def test_what_is_mapped_is_what_was_written(
             live.difference_update(covered)
     pages = ftl.state.pages
     assert set(np.flatnonzero(pages.l2p != pages.const[0]).tolist()) == live
+
+
+@given(st.sampled_from(PROFILES), lists)
+@settings(max_examples=60, deadline=None)
+def test_classes_add_up(profile: DeviceProfile, given_ops: tuple[OpList, np.ndarray]) -> None:
+    """What is counted by class is all there is, and keeping classes changes nothing else."""
+    ops, kind = given_ops
+    plain, ftl = Ftl(profile), Ftl(profile, by_class=True)
+    for drive in (plain, ftl):
+        drive.apply(*ops, kind=kind)
+    assert ftl.counters() == plain.counters()
+    host, moved = ftl.pages_by_class.sum(axis=1).tolist()
+    assert (host, moved) == (ftl.counters().host_pages, ftl.counters().gc_pages)
+    pages = ops.offset // 4096, (ops.offset + ops.length - 1) // 4096
+    for number in range(6):
+        mine = (kind == number) & (ops.op == Op.WRITE)
+        assert ftl.pages_by_class[0, number] == (pages[1] - pages[0] + 1)[mine].sum()
