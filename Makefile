@@ -9,7 +9,6 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 VENV := .venv
-HARNESS := $(SUDO_RUN) $(VENV)/bin/harness
 RESULTS ?= results
 ARGS ?=
 
@@ -20,7 +19,7 @@ APT_TEST := qemu-system-x86 busybox-static openssh-server chromium cpio iproute2
 
 # Root is needed for loop devices and the probe.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-SUDO_RUN := $(SUDO)
+HARNESS := $(SUDO) $(VENV)/bin/harness
 
 opt = $(if $(2),$(1) '$(subst ','\'',$(2))')
 
@@ -29,10 +28,10 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 .PHONY: deps
-deps: apt-run $(VENV)/.installed ## install what the main job needs (apt and .venv)
+deps: apt-run $(VENV)/.compiled ## install what the main job needs (apt and .venv)
 
 .PHONY: deps-test
-deps-test: apt-run apt-test $(VENV)/.installed ## the same, and what only the tests need
+deps-test: deps apt-test ## the same, and what only the tests need
 
 # Installs only what is missing; on another distribution names it and stops.
 .PHONY: apt-run apt-test
@@ -64,6 +63,12 @@ $(VENV)/.installed: pyproject.toml | apt-run
 	@echo 'making the virtual environment $(VENV)'
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	touch $@
+
+# Measurements must not wait for a compiler.
+$(VENV)/.compiled: $(VENV)/.installed $(shell find harness -name '*.py')
+	@echo 'compiling the loops'
+	$(SUDO) $(VENV)/bin/python -m harness.run.warm
 	touch $@
 
 .PHONY: run
