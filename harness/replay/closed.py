@@ -15,7 +15,7 @@ import numpy as np
 from harness.core.ops import Op
 from harness.replay.engine import LONGEST_WAIT_NS, SHORT_WAIT_NS
 from harness.replay.heap import pop, push
-from harness.replay.jit import kernel
+from harness.replay.jit import inner, kernel
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_i64, now_ns, pause
 from harness.replay.submit import DISCARD, reap, submit, take_again, wait
@@ -110,7 +110,7 @@ def run_closed(
             _idle(lane, flight, meter, loop, stop, start)
 
 
-@kernel
+@inner
 def _admit(lane: Lane, flight: Flight, window: Window, loop: Loop, produced: int) -> None:
     at = flight.at
     row_mask = len(window.due) - 1
@@ -133,7 +133,7 @@ def _admit(lane: Lane, flight: Flight, window: Window, loop: Loop, produced: int
         at[At.NEXT] += 1
 
 
-@kernel
+@inner
 def _touch(lane: Lane, window: Window, loop: Loop, command: int, row: int) -> None:
     """Note a write in the map; make a read wait for the writes that it depends on."""
     row_mask = len(window.due) - 1
@@ -155,7 +155,7 @@ def _touch(lane: Lane, window: Window, loop: Loop, command: int, row: int) -> No
             _depend(window, loop, command, writer, 0)
 
 
-@kernel
+@inner
 def _depend(window: Window, loop: Loop, command: int, source: int, think: int) -> None:
     """Make ``command`` wait until ``think`` ns after ``source`` is done."""
     row_mask = len(window.due) - 1
@@ -174,7 +174,7 @@ def _depend(window: Window, loop: Loop, command: int, source: int, think: int) -
     loop.waiting[row] += 1
 
 
-@kernel
+@inner
 def _release(flight: Flight, window: Window, loop: Loop) -> None:
     """Let go what waited for the commands that have finished."""
     row_mask = len(window.due) - 1
@@ -196,7 +196,7 @@ def _release(flight: Flight, window: Window, loop: Loop) -> None:
     flight.at[At.FINISHED] = 0
 
 
-@kernel
+@inner
 def _gather(lane: Lane, flight: Flight, window: Window, loop: Loop, now: int) -> int:
     """Put the commands to submit now into ``flight.batch``; how many."""
     at = flight.at
@@ -215,7 +215,7 @@ def _gather(lane: Lane, flight: Flight, window: Window, loop: Loop, now: int) ->
     return count
 
 
-@kernel
+@inner
 def _idle(lane: Lane, flight: Flight, meter: I64, loop: Loop, stop: int, start: int) -> None:
     """Wait for a completion or the next due time; new commands are looked for now and then."""
     if stop != RUNNING or flight.at[At.FREE] == 0:

@@ -6,7 +6,7 @@ never moves those behind it, it only makes them due at once.
 
 from __future__ import annotations
 
-from harness.replay.jit import kernel
+from harness.replay.jit import inner, kernel
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_i64, now_ns, pause
 from harness.replay.submit import DISCARD, reap, submit, take_again, wait
@@ -45,7 +45,7 @@ def run_schedule(lane: Lane, flight: Flight, window: Window, control: I64, meter
             _idle(lane, flight, window, meter, produced, stop, start)
 
 
-@kernel
+@inner
 def _gather(lane: Lane, flight: Flight, window: Window, produced: int, now: int) -> int:
     """Put the commands to submit now into ``flight.batch``; how many."""
     at = flight.at
@@ -69,7 +69,7 @@ def _gather(lane: Lane, flight: Flight, window: Window, produced: int, now: int)
     return count
 
 
-@kernel
+@inner
 def _idle(
     lane: Lane, flight: Flight, window: Window, meter: I64, produced: int, stop: int, start: int
 ) -> None:

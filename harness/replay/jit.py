@@ -1,7 +1,9 @@
-"""The decorator of this part's compiled loops."""
+"""The decorators of this part's compiled loops."""
 
 from __future__ import annotations
 
 from harness.core.jit import kernels
 
-kernel = kernels("replay", "device/buffers.py", "device/ring.py", "core/ops.py")
+_SOURCES = ("replay", "device/buffers.py", "device/ring.py", "core/ops.py")
+kernel = kernels(*_SOURCES)
+inner = kernels(*_SOURCES, inner=True)

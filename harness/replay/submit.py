@@ -22,11 +22,11 @@ from harness.device.ring import (
     SYS_IO_URING_ENTER,
     Opcode,
 )
-from harness.replay.jit import kernel
+from harness.replay.jit import inner
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_u32, now_ns, store_i64, store_u32, system_call
 from harness.replay.verify import check_read, note_failure, note_issue
-from harness.replay.window import FLAG_FUA, I64, U64, Meter, Window
+from harness.replay.window import FLAG_FUA, I64, Meter, Window
 
 _READ, _WRITE, DISCARD = int(Op.READ), int(Op.WRITE), int(Op.DISCARD)
 _FLUSH, _ZEROES = int(Op.FLUSH), int(Op.WRITE_ZEROES)
@@ -39,12 +39,13 @@ _FALLOC_ZERO_KEEP_SIZE = 0x11
 _GETEVENTS_ARG_BYTES = 24
 
 
-@kernel
+@inner
 def take_again(lane: Lane, flight: Flight) -> int:
     """Make a batch of the commands that the kernel had no room for; how many."""
     at = flight.at
     count = min(lane.batch, at[At.FREE], at[At.AGAIN])
-    flight.batch[:count] = flight.again[:count]
+    for i in range(count):
+        flight.batch[i] = flight.again[i]
     left = at[At.AGAIN] - count
     for i in range(left):
         flight.again[i] = flight.again[count + i]
@@ -52,7 +53,7 @@ def take_again(lane: Lane, flight: Flight) -> int:
     return int(count)
 
 
-@kernel
+@inner
 def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, start: int) -> None:
     """Submit ``flight.batch[:count]`` in one system call and note when."""
     row_mask = len(window.due) - 1
@@ -68,8 +69,8 @@ def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, s
         flight.at[At.FREE] -= 1
         flight.slot[row] = flight.free[flight.at[At.FREE]]
         window.submitted[row] = before
-        entry = (tail + i) & (len(lane.sqes) - 1)
-        _prepare(lane, window, lane.sqes[entry], command, row, flight.slot[row])
+        entry = int(tail + i) & (len(lane.sqes) - 1)
+        _prepare(lane, window, entry, command, row, flight.slot[row])
     store_u32(lane.sq_tail, np.uint32(tail + count))
     left = count
     while left > 0:
@@ -90,44 +91,45 @@ def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, s
     meter[Meter.PEAK] = max(meter[Meter.PEAK], lane.depth - flight.at[At.FREE])
 
 
-@kernel
-def _prepare(lane: Lane, window: Window, entry: U64, command: int, row: int, slot: int) -> None:
-    """Write one submission record: eight words of ``struct io_uring_sqe``."""
+@inner
+def _prepare(lane: Lane, window: Window, at: int, command: int, row: int, slot: int) -> None:
+    """Write submission record ``at``: eight words of ``struct io_uring_sqe``."""
+    entry = lane.sqes
     kind, offset, length = window.kind[row], window.offset[row], window.length[row]
-    entry[0] = np.uint64(SQE_FIXED_FILE << 8)
-    entry[4] = np.uint64(command)
+    entry[at, 0] = np.uint64(SQE_FIXED_FILE << 8)
+    entry[at, 4] = np.uint64(command)
     for word in (1, 2, 3, 5, 6, 7):
-        entry[word] = np.uint64(0)
+        entry[at, word] = np.uint64(0)
     if kind == _READ:
-        entry[0] |= np.uint64(_OP_READ)
-        entry[1] = np.uint64(offset)
-        entry[2] = np.uint64(lane.read_address + slot * lane.read_slot)
-        entry[3] = np.uint64(length | (RWF_NOWAIT << 32))
+        entry[at, 0] |= np.uint64(_OP_READ)
+        entry[at, 1] = np.uint64(offset)
+        entry[at, 2] = np.uint64(lane.read_address + slot * lane.read_slot)
+        entry[at, 3] = np.uint64(length | (RWF_NOWAIT << 32))
     elif kind == _WRITE:
         durable = RWF_DSYNC if window.flags[row] & FLAG_FUA else 0
-        entry[0] |= np.uint64(_OP_WRITE)
-        entry[1] = np.uint64(offset)
-        entry[2] = np.uint64(lane.write_address + slot * lane.write_slot)
-        entry[3] = np.uint64(length | ((RWF_NOWAIT | durable) << 32))
-        entry[5] = np.uint64(1)  # the second registered buffer
+        entry[at, 0] |= np.uint64(_OP_WRITE)
+        entry[at, 1] = np.uint64(offset)
+        entry[at, 2] = np.uint64(lane.write_address + slot * lane.write_slot)
+        entry[at, 3] = np.uint64(length | ((RWF_NOWAIT | durable) << 32))
+        entry[at, 5] = np.uint64(1)  # the second registered buffer
         if lane.stamped:
-            at = slot * lane.write_slot
-            stamp_sectors(lane.payload, at, offset, length, np.uint64(command + 1), lane.tag)
+            start = slot * lane.write_slot
+            stamp_sectors(lane.payload, start, offset, length, np.uint64(command + 1), lane.tag)
     elif kind == _FLUSH:
-        entry[0] |= np.uint64(_OP_FSYNC)
+        entry[at, 0] |= np.uint64(_OP_FSYNC)
     elif kind == DISCARD:
-        entry[0] |= np.uint64(_OP_COMMAND)
-        entry[1] = np.uint64(BLOCK_URING_CMD_DISCARD)
-        entry[2], entry[6] = np.uint64(offset), np.uint64(length)
+        entry[at, 0] |= np.uint64(_OP_COMMAND)
+        entry[at, 1] = np.uint64(BLOCK_URING_CMD_DISCARD)
+        entry[at, 2], entry[at, 6] = np.uint64(offset), np.uint64(length)
     elif kind == _ZEROES:
-        entry[0] |= np.uint64(_OP_FALLOCATE)
-        entry[1], entry[2] = np.uint64(offset), np.uint64(length)
-        entry[3] = np.uint64(_FALLOC_ZERO_KEEP_SIZE)
+        entry[at, 0] |= np.uint64(_OP_FALLOCATE)
+        entry[at, 1], entry[at, 2] = np.uint64(offset), np.uint64(length)
+        entry[at, 3] = np.uint64(_FALLOC_ZERO_KEEP_SIZE)
     if len(lane.truth) > 0 and kind != _READ and kind != _FLUSH:
         note_issue(lane, window, command, row, kind != _WRITE)
 
 
-@kernel
+@inner
 def _discard_now(
     lane: Lane, flight: Flight, window: Window, meter: I64, row: int, start: int
 ) -> None:
@@ -145,7 +147,7 @@ def _discard_now(
     _finish(lane, flight, window, meter, row, result, now_ns(flight.scratch) - start)
 
 
-@kernel
+@inner
 def reap(lane: Lane, flight: Flight, window: Window, meter: I64, start: int) -> None:
     """Take every completion that is there; ``flight.finished`` gets the commands."""
     head, tail = int(np.int64(load_u32(lane.cq_head))), int(np.int64(load_u32(lane.cq_tail)))
@@ -154,9 +156,9 @@ def reap(lane: Lane, flight: Flight, window: Window, meter: I64, start: int) -> 
     row_mask = len(window.due) - 1
     now = now_ns(flight.scratch) - start
     while head != tail:
-        entry = lane.cqes[head & (len(lane.cqes) - 1)]
-        command = int(np.int64(entry[0]))
-        result = int(np.int32(entry[1] & np.uint64(0xFFFFFFFF)))
+        place = head & (len(lane.cqes) - 1)
+        command = int(np.int64(lane.cqes[place, 0]))
+        result = int(np.int32(lane.cqes[place, 1] & np.uint64(0xFFFFFFFF)))
         head = (head + 1) & 0xFFFFFFFF
         row = command & row_mask
         if result == _EAGAIN and window.kind[row] <= _WRITE:
@@ -174,7 +176,7 @@ def reap(lane: Lane, flight: Flight, window: Window, meter: I64, start: int) -> 
     store_u32(lane.cq_head, np.uint32(head))
 
 
-@kernel
+@inner
 def _put_again(flight: Flight, command: int) -> None:
     """Insert ``command`` into the list of commands to issue again, in trace order."""
     place = flight.at[At.AGAIN]
@@ -185,7 +187,7 @@ def _put_again(flight: Flight, command: int) -> None:
     flight.at[At.AGAIN] += 1
 
 
-@kernel
+@inner
 def _finish(
     lane: Lane, flight: Flight, window: Window, meter: I64, row: int, result: int, now: int
 ) -> None:
@@ -202,7 +204,7 @@ def _finish(
     store_i64(window.done.ctypes.data + 8 * row, max(now, 1))
 
 
-@kernel
+@inner
 def wait(lane: Lane, flight: Flight, meter: I64, timeout_ns: int) -> None:
     """Sleep in the kernel until one completion comes or the time is over."""
     scratch = flight.scratch

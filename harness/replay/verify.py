@@ -15,7 +15,7 @@ import numpy as np
 
 from harness.core.ops import SECTOR_BYTES
 from harness.device.buffers import sector_sequence
-from harness.replay.jit import kernel
+from harness.replay.jit import inner, kernel
 from harness.replay.lane import Lane
 from harness.replay.window import I64, U64, Meter, Window
 
@@ -32,7 +32,7 @@ def make_truth(size_bytes: int, unit_bytes: int) -> U64:
     return np.frombuffer(memory, np.uint64)
 
 
-@kernel
+@inner
 def _is_done_by(window: Window, command: int, when: int) -> bool:
     """Whether ``command`` was complete at time ``when``; one no longer in the window was."""
     row = command & (len(window.number) - 1)
@@ -41,7 +41,7 @@ def _is_done_by(window: Window, command: int, when: int) -> bool:
     return 0 < window.done[row] <= when
 
 
-@kernel
+@inner
 def note_issue(lane: Lane, window: Window, command: int, row: int, discards: bool) -> None:
     """Before a write or discard is submitted: its units are its from now on."""
     first = window.offset[row] // lane.unit_bytes
@@ -62,7 +62,7 @@ def note_issue(lane: Lane, window: Window, command: int, row: int, discards: boo
         lane.truth[unit] = word
 
 
-@kernel
+@inner
 def note_failure(lane: Lane, window: Window, command: int, row: int) -> None:
     """A write failed: what its units hold is unknown."""
     first = window.offset[row] // lane.unit_bytes
@@ -72,7 +72,7 @@ def note_failure(lane: Lane, window: Window, command: int, row: int) -> None:
             lane.truth[unit] |= DISCARDED
 
 
-@kernel
+@inner
 def check_read(lane: Lane, window: Window, meter: I64, row: int, slot: int) -> None:
     """Compare what a completed read brought, unit by unit, with what was written there."""
     unit_words = lane.unit_bytes // 8
@@ -97,7 +97,7 @@ def check_read(lane: Lane, window: Window, meter: I64, row: int, slot: int) -> N
     meter[Meter.WRONG] += wrong
 
 
-@kernel
+@inner
 def _wrong_sectors(lane: Lane, words: U64, at: int, unit: int, expected: np.uint64) -> int:
     sectors = lane.unit_bytes // SECTOR_BYTES
     wrong = 0
@@ -128,7 +128,7 @@ def scan_units(lane: Lane, words: U64, first_unit: int, units: int, counts: I64)
             counts[1] += _wrong_sectors(lane, words, i * unit_words, first_unit + i, word & _NUMBER)
 
 
-@kernel
+@inner
 def _not_ours(lane: Lane, words: U64, at: int, unit: int) -> int:
     sectors = lane.unit_bytes // SECTOR_BYTES
     wrong = 0
