@@ -18,6 +18,10 @@ after the other, flat out; ``window`` likewise, but a read for layer l + 2 waits
 
 Transport = Literal["direct", "staged"]
 
+GpuMode = Literal["gds", "cufile-compat", "kvikio-posix", "host-staged"]
+"""True GPUDirect Storage; cuFile's own compatibility mode; kvikio's POSIX mode; O_DIRECT into
+pinned memory, then a copy."""
+
 CONTIGUOUS = "session-contiguous"
 """The layout that all others are compared with."""
 
@@ -103,6 +107,23 @@ class Load(Strict):
         return self
 
 
+class Gds(Strict):
+    """Sessions read through a double buffer into a GPU's memory, and into the host's."""
+
+    stores: tuple[str, ...] = Field(min_length=1)
+    model: str
+    context_tokens: tuple[PositiveInt, ...] = Field(min_length=1)
+    turns: PositiveInt = 1
+    age: Annotated[float, Field(ge=0, le=20)] = 1.0
+    modes: tuple[GpuMode, ...] = ("gds", "cufile-compat", "kvikio-posix", "host-staged")
+    host: tuple[Literal["posix-direct", "posix-buffered"], ...] = ("posix-direct",)
+    threads: tuple[Annotated[int, Field(ge=1, le=256)], ...] = (1, 4, 16)
+    task_bytes: tuple[Annotated[Size, Field(ge=4096, multiple_of=4096)], ...] = (4 << 20,)
+    read_bytes: BlockBytes = 4 << 20
+    gap_bytes: Size = 64 << 10
+    copy_bytes: tuple[Annotated[Size, Field(ge=4096)], ...] = (64 << 10, 1 << 20, 16 << 20)
+
+
 class Grid(Strict):
     """A benchmark: its cells and the rules by which they are measured."""
 
@@ -133,6 +154,7 @@ class Grid(Strict):
     layouts: tuple[Layouts, ...] = ()
     reference: tuple[Reference, ...] = ()
     load: tuple[Load, ...] = ()
+    gds: tuple[Gds, ...] = ()
 
 
 class Placement(Strict):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from harness.bench.cells import Bench, PlanCell, Runner, plan_id
+from harness.bench.devicefacts import device_facts, stand_in
 from harness.bench.drive import Engine
 from harness.bench.fio import Fio, find_fio
 from harness.bench.grid import Grid, Group, Load, Placement, groups
@@ -92,8 +93,10 @@ def bench_layout(
     finally:
         run.journal.close()
     return summarise(
-        grid, target, run.journal, run.skipped, run.load, fio_version=used.text, started=started,
+        grid, device_facts(target.info), stand_in(target.name), run.journal, run.skipped,
+        run.load, fio_version=used.text, started=started,
         duration_s=time.monotonic() - clock, cut=run.budget.cut, host=host_facts(),
+        not_measured={"gpu": "bench layout reads into host memory; bench gds reads into a GPU's"},
     )  # fmt: skip
 
 

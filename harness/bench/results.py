@@ -41,6 +41,7 @@ class Cell(Record):
     transport: str
     queue_depth: int
     threads: int = 1
+    task_bytes: int | None = None
     engine: str
     request_bytes: float
     commands: int
@@ -70,6 +71,8 @@ class Comparison(Record):
     chunk_tokens: int
     access: str
     queue_depth: int
+    threads: int
+    task_bytes: int | None
     transport: str
     engine: str
     background_writes: bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from harness.bench.grid import CONTIGUOUS, Grid
 from harness.bench.journal import Journal
 from harness.bench.results import BenchResult, Cell, Comparison, LoadPoint, Skipped
 from harness.bench.stats import estimate, ratio, settled, spread, without_outliers
-from harness.device.guard import Target
 
 PRECONDITION = (
     "every store wrote its own history of the stated age; the reference region was written once, "
@@ -24,14 +22,15 @@ Key = tuple[int, int]
 
 _SAME = (
     "model", "context_tokens", "turns", "sessions", "age", "chunk_tokens", "access",
-    "queue_depth", "transport", "background_writes", "engine",
+    "queue_depth", "threads", "task_bytes", "transport", "background_writes", "engine",
 )  # fmt: skip
 """Parameters in which two cells must agree to be compared; the layout differs."""
 
 
 def summarise(
     grid: Grid,
-    target: Target,
+    device: dict[str, Any],
+    stand_in: str | None,
     journal: Journal,
     skipped: list[Skipped],
     load: list[LoadPoint],
@@ -41,8 +40,9 @@ def summarise(
     duration_s: float,
     cut: bool,
     host: dict[str, Any],
+    not_measured: dict[str, str],
 ) -> BenchResult:
-    """The whole record of a run."""
+    """The whole record of a run; ``device`` are the facts of ``device_facts``."""
     kept = {name: _kept(journal.of(name), grid) for name in journal.facts}
     cells, left_out = [], list(skipped)
     best = _best_sequential(journal, kept)
@@ -76,15 +76,15 @@ def summarise(
         duration_s=duration_s,
         shortened=asked if cut and fewest < grid.repeats else None,
         host=host,
-        device={**target.info.as_dict(), "firmware": _firmware(target.name)},
-        stand_in=_stand_in(target),
+        device=device,
+        stand_in=stand_in,
         fio_version=fio_version,
         best_sequential=best,
         cells=cells,
         comparisons=_comparisons(cells, kept),
         load=load,
         skipped=left_out,
-        not_measured={"gpu": "bench layout reads into host memory; bench gds reads into a GPU's"},
+        not_measured=not_measured,
     )
 
 
@@ -184,20 +184,3 @@ def _comparisons(cells: list[Cell], kept: dict[str, dict[Key, Sample]]) -> list[
             )
         )
     return found
-
-
-def _firmware(name: str) -> str | None:
-    """Firmware revision of an NVMe or SCSI disk; None for what has none."""
-    for place in ("firmware_rev", "rev"):
-        file = Path("/sys/class/block") / name / "device" / place
-        if file.is_file():
-            return file.read_text().strip() or None
-    return None
-
-
-def _stand_in(target: Target) -> str | None:
-    if target.name.startswith("loop"):
-        return "a loop device over a file stood in for a drive: no flash, no drive's queue"
-    if target.name.startswith(("ram", "zram", "nullb")):
-        return f"{target.name} stood in for a drive: memory, not flash"
-    return None

@@ -11,7 +11,7 @@ from harness.core.units import format_size
 
 def cell_table(found: BenchResult) -> Table:
     """Every cell: bandwidth with its interval, size of a command, amplification, latency."""
-    table = Table(title=f"bench layout, grid {found.grid}, on {found.device['path']}")
+    table = Table(title=f"bench, grid {found.grid}, on {found.device['path']}")
     table.add_column("cell", overflow="fold")
     for name in ("GB/s [95 %]", "of seq.", "KiB", "read/want", "p99 ms"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -40,6 +40,9 @@ def comparison_table(found: BenchResult) -> Table:
     for pair in found.comparisons:
         busy = " +writes" if pair.background_writes else ""
         how = f"{pair.access}{busy} qd{pair.queue_depth} {pair.engine}"
+        if pair.task_bytes is not None:
+            size = format_size(pair.task_bytes)
+            how = f"{pair.access} {pair.transport} {pair.threads} threads, tasks of {size}"
         table.add_row(
             f"{pair.layout} {pair.model} chunk {pair.chunk_tokens} {how}",
             str(pair.context_tokens),
@@ -78,6 +81,7 @@ def load_table(found: BenchResult) -> Table:
 def notes(found: BenchResult) -> list[str]:
     """What a reader must know beside the figures."""
     lines = [found.settle_rule]
+    lines += [f"not measured: {what}: {why}" for what, why in found.not_measured.items()]
     unsettled = sum(not cell.settled for cell in found.cells)
     if unsettled:
         lines.append(f"{unsettled} of {len(found.cells)} cells did not settle (marked ~)")
@@ -104,11 +108,14 @@ def label(cell: Cell) -> str:
         return f"{cell.pattern} {cell.direction} qd{cell.queue_depth} ({cell.engine})"
     parts = [
         f"{cell.layout} {cell.model} {cell.context_tokens} tok",
+        f"chunk {cell.chunk_tokens}" if cell.chunk_tokens != 256 else "",
         f"{cell.turns} turns" if cell.turns != 1 else "",
         f"{cell.sessions} sessions" if cell.sessions != 1 else "",
         f"{cell.access} qd{cell.queue_depth}",
         "+writes" if cell.background_writes else "",
-        "staged" if cell.transport == "host-staged" else "",
+        cell.transport if cell.transport != "posix-direct" else "",
+        f"{cell.threads} threads" if cell.threads != 1 else "",
+        f"tasks of {format_size(cell.task_bytes)}" if cell.task_bytes else "",
         f"({cell.engine})",
     ]
     return " ".join(part for part in parts if part)

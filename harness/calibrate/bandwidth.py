@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.bench.gpumodes import GPU_TRANSPORTS
 from harness.bench.results import BenchResult, Cell, Comparison
 from harness.calibrate.fits import LEAST_POINTS, fit_bandwidth
 from harness.calibrate.model import (
@@ -23,7 +24,8 @@ from harness.calibrate.model import (
 )
 
 _LAYOUT_KEY = (
-    "layout", "model", "access", "transport", "engine", "queue_depth", "turns", "sessions", "age",
+    "layout", "model", "access", "transport", "engine", "queue_depth", "threads", "task_bytes",
+    "turns", "sessions", "age",
     "chunk_tokens", "background_writes",
 )  # fmt: skip
 
@@ -47,6 +49,7 @@ def samples(result: BenchResult, run: str) -> list[BandwidthSample]:
             request_bytes=cell.request_bytes,
             queue_depth=cell.queue_depth,
             threads=cell.threads,
+            task_bytes=cell.task_bytes,
             engine=cell.engine,
             transport=cell.transport,
             gbps=cell.gbps,
@@ -64,7 +67,7 @@ def samples(result: BenchResult, run: str) -> list[BandwidthSample]:
 def _hop(cell: Cell) -> Hop:
     if cell.pattern == "copy":
         return "dram-to-gpu"
-    if cell.transport in ("gds", "cufile-compat", "kvikio-posix", "host-staged-gpu"):
+    if cell.transport in GPU_TRANSPORTS:
         return "ssd-to-gpu"
     return "dram-to-ssd" if cell.direction == "write" else "ssd-to-dram"
 

@@ -25,8 +25,13 @@ def constants(
 
 def _b_ssd(bandwidth: Sequence[BandwidthSample]) -> Constant:
     """The best restore of a contiguous session, else the best sequential read."""
-    reads = [b for b in bandwidth if b.direction == "read" and b.hop != "dram-to-gpu"]
-    quiet = [b for b in reads if not b.background_writes]
+    quiet = [
+        sample
+        for sample in bandwidth
+        if (sample.hop, sample.direction) == ("ssd-to-dram", "read")
+        and sample.transport == "posix-direct"
+        and not sample.background_writes
+    ]
     best = _best([b for b in quiet if b.layout == _CONTIGUOUS]) or _best(
         [b for b in quiet if b.pattern == "sequential"]
     )

@@ -104,6 +104,9 @@ class BandwidthSample(Figure):
     request_bytes: Positive = Field(description="Mean bytes of the commands that were issued.")
     queue_depth: Annotated[int, Field(ge=1)]
     threads: Annotated[int, Field(ge=1)]
+    task_bytes: Natural | None = Field(
+        default=None, description="Size into which kvikio and the host reader cut a read."
+    )
     engine: str = Field(description="fio/io_uring, ring, kvikio, cuda...: what issued the I/O.")
     transport: str = Field(description="posix-direct, posix-buffered, gds, host-staged...")
     gbps: Interval
@@ -178,6 +181,8 @@ class LayoutTerm(Figure):
     transport: str
     engine: str
     queue_depth: Annotated[int, Field(ge=1)]
+    threads: Annotated[int, Field(ge=1)]
+    task_bytes: Natural | None
     turns: Natural
     sessions: Natural
     age: float

@@ -80,6 +80,52 @@ def layout(
     console().print(f"run folder: {run.final}")
 
 
+@app.command()
+def gds(
+    grid: Annotated[
+        str, typer.Option("--grid", "-g", help="Grid with a gds part, by name or YAML path.")
+    ] = "gds",
+    device: Annotated[
+        str | None, typer.Option("--device", "-d", help="Block device instead of a file.")
+    ] = None,
+    destroy: Annotated[
+        str | None,
+        typer.Option(help="The device's serial, WWID, backing file or size: it is overwritten."),
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option(help="Where the file to read lies [default: results].")
+    ] = None,
+    results: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("results"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Read sessions into GPU memory by GPUDirect Storage and its stand-ins, each one proven.
+
+    Without a GPU the host's own reads are measured and the GPU's are listed as not measured.
+
+    Example: harness bench gds --directory /mnt/nvme
+    """
+    from harness.bench.gds import gds_on_device, gds_on_file
+    from harness.bench.grid import load_grid
+    from harness.core.files import write_json
+    from harness.core.runs import RunFolder
+
+    wanted = load_grid(grid)
+    with RunFolder(results, "bench-gds", wanted.name, wanted.model_dump(mode="json")) as run:
+        with progress_bar("bench gds", enabled=not as_json) as progress:
+            if device is None:
+                found = gds_on_file(directory or results, wanted, progress=progress)
+            else:
+                found = gds_on_device(device, destroy, wanted, progress=progress)
+        record = found.model_dump(mode="json")
+        write_json(run.path / "gds.json", record)
+        run.add(device=record["device"], not_measured=record["not_measured"])
+    if as_json:
+        print_json({**record, "run": str(run.final)})
+        return
+    _print(found)
+    console().print(f"run folder: {run.final}")
+
+
 def _print(found: BenchResult) -> None:
     """Cells and comparisons for people."""
     from harness.bench.tables import cell_table, comparison_table, load_table, notes

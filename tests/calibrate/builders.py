@@ -49,7 +49,8 @@ def reference_cell(size: int, depth: int, gbps: float, **changes: Any) -> Cell:
 def comparison(layout: str, context: int, slowdown: float) -> Comparison:
     return Comparison(
         layout=layout, model="llama-3.1-8b", context_tokens=context, turns=1, sessions=1, age=1.0,
-        chunk_tokens=256, access="layers", queue_depth=32, transport="posix-direct",
+        chunk_tokens=256, access="layers", queue_depth=32, threads=1, task_bytes=None,
+        transport="posix-direct",
         engine="fio/io_uring",
         background_writes=False, request_bytes=65536, contiguous_request_bytes=1 << 20,
         slowdown=Interval(median=slowdown, low=slowdown * 0.95, high=slowdown * 1.05, n=5),

@@ -1,0 +1,210 @@
+"""GPUDirect cells: proven or not called so, and honest where there is no GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.bench.gds import gds_on_file, why_not
+from harness.bench.gpumodes import Evidence, environment, judge, read_bytes
+from harness.bench.gpuprocess import GpuProcess
+from harness.bench.grid import Grid
+from harness.bench.tables import cell_table, notes
+from harness.calibrate.export import export
+from harness.core.errors import MeasurementError, UsageError
+from harness.doctor.registry import missing
+from tests.calibrate.builders import run_folder
+
+MIB = 1 << 20
+
+STATS = """\
+GDS Version: 1.7.0.149
+NVFS statistics(ver: 4.0)
+NVFS Driver(version: 2.17.3)
+IO stats: Enabled, peer IO stats: Enabled
+
+Active Shadow-Buffer (MiB): 128
+Active Process: 1
+Reads				: n=65536 ok=65536 err=0 readMiB=4096 io_state_err=0
+Reads				: Bandwidth(MB/s)=1200 Avg-Latency(usec)=500
+Sparse Reads			: n=6 io=0 holes=0 pages=0
+Writes				: n=0 ok=0 err=0 writeMiB=0 io_state_err=0 pg-cache=0
+"""
+
+
+def test_the_drivers_counters_are_read() -> None:
+    assert read_bytes(STATS) == 4096 * MIB
+    disabled = STATS.replace("n=65536 ok=65536 err=0 readMiB=4096", "err=0")
+    assert read_bytes(disabled) is None
+    assert read_bytes("") is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "seen", "transport"),
+    [
+        ("gds", Evidence(100 * MIB, 100 * MIB, False), "gds"),
+        ("gds", Evidence(96 * MIB, 100 * MIB, False), "gds"),
+        ("gds", Evidence(0, 100 * MIB, False), "cufile-compat"),
+        ("gds", Evidence(50 * MIB, 100 * MIB, False), "cufile-unproven"),
+        ("gds", Evidence(None, 100 * MIB, False), "cufile-unproven"),
+        ("gds", Evidence(None, 100 * MIB, True), "kvikio-posix"),
+        ("cufile-compat", Evidence(0, 100 * MIB, False), "cufile-compat"),
+        ("cufile-compat", Evidence(100 * MIB, 100 * MIB, False), "gds"),
+        ("kvikio-posix", Evidence(0, 100 * MIB, True), "kvikio-posix"),
+        ("host-staged", Evidence(None, 100 * MIB, False), "host-staged-gpu"),
+    ],
+)
+def test_what_ran_is_judged_by_evidence_not_by_what_was_asked(
+    mode: str, seen: Evidence, transport: str
+) -> None:
+    found, why = judge(mode, seen)
+    assert found == transport
+    assert why
+
+
+def test_modes_are_asked_for_in_the_environment(tmp_path: Path) -> None:
+    asked = environment("gds", tmp_path, 4, 1 << 20)
+    settings = json.loads(Path(asked["CUFILE_ENV_PATH_JSON"]).read_text())
+    assert settings == {"properties": {"allow_compat_mode": False}}
+    assert asked["KVIKIO_COMPAT_MODE"] == "OFF"
+    assert asked["KVIKIO_GDS_THRESHOLD"] == "0"  # else small reads would be POSIX unseen
+    assert (asked["KVIKIO_NTHREADS"], asked["KVIKIO_TASK_SIZE"]) == ("4", str(1 << 20))
+    assert environment("cufile-compat", tmp_path, 1, 4096)["CUFILE_FORCE_COMPAT_MODE"] == "true"
+    assert environment("kvikio-posix", tmp_path, 1, 4096)["KVIKIO_COMPAT_MODE"] == "ON"
+
+
+def fake(script: str) -> list[str]:
+    return [sys.executable, "-c", script]
+
+
+def test_a_worker_answers_line_by_line() -> None:
+    script = (
+        "import json, sys\n"
+        "print(json.dumps({'ready': 'GPU X'}), flush=True)\n"
+        "for line in sys.stdin:\n"
+        "    print(json.dumps({'echo': json.loads(line)}), flush=True)\n"
+    )
+    with GpuProcess("gds", "/x", 1, 4096, fake(script)) as worker:
+        assert worker.gpu == "GPU X"
+        assert worker.ask({"do": "copy"}) == {"echo": {"do": "copy"}}
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ('print(\'{"error": "RuntimeError: CUDA driver too old"}\')', "CUDA driver too old"),
+        ("import sys; sys.exit('libcuda.so.1: cannot open')", "libcuda.so.1: cannot open"),
+        ("import os; os.kill(os.getpid(), 11)", "exit code -11"),
+    ],
+)
+def test_a_worker_that_cannot_start_says_why(script: str, words: str) -> None:
+    with pytest.raises(MeasurementError, match=words):
+        GpuProcess("gds", "/x", 1, 4096, fake(script))
+
+
+def test_a_worker_that_dies_or_fails_later() -> None:
+    ready = 'import sys; print(\'{"ready": "G"}\', flush=True); '
+    with (
+        GpuProcess("gds", "/x", 1, 4096, fake(ready + "sys.exit('gone')")) as worker,
+        pytest.raises(MeasurementError, match="gone"),
+    ):
+        worker.ask({"do": "copy"})
+    script = ready + 'sys.stdin.readline(); print(\'{"error": "cuFile error"}\', flush=True)'
+    with (
+        GpuProcess("gds", "/x", 1, 4096, fake(script)) as worker,
+        pytest.raises(MeasurementError, match="cuFile error"),
+    ):
+        worker.ask({"do": "copy"})
+
+
+def test_a_worker_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.bench.gpuprocess.START_S", 0.5)
+    with pytest.raises(MeasurementError, match="did not answer"):
+        GpuProcess("gds", "/x", 1, 4096, fake("import time; time.sleep(60)"))
+
+
+def no_gpu() -> bool:
+    return bool(missing(["gpu"]))
+
+
+@pytest.mark.skipif(not no_gpu(), reason="there is a GPU")
+def test_without_a_gpu_every_mode_says_why() -> None:
+    for mode in ("gds", "cufile-compat", "kvikio-posix", "host-staged", "copy"):
+        assert "gpu: no nvidia-smi" in (why_not(mode) or "")
+    assert "nvidia-fs" in (why_not("gds") or "")
+    assert "kvikio" in (why_not("kvikio-posix") or "")
+    assert "kvikio" not in (why_not("host-staged") or "")
+
+
+@pytest.mark.skipif(not no_gpu(), reason="there is a GPU")
+def test_the_real_worker_reports_what_is_missing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.bench.gdsworker", "gds", "/dev/null"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "error" in json.loads(done.stdout)
+
+
+def gds_grid(**changes: object) -> Grid:
+    part = {
+        "stores": ["session-contiguous", "lmcache-raw-block"], "model": "llama-3.1-8b-tp8",
+        "context_tokens": [512], "host": ["posix-direct", "posix-buffered"], "threads": [1, 4],
+        "read_bytes": "1MiB", **changes,
+    }  # fmt: skip
+    return Grid.model_validate(
+        {"name": "g", "repeats": 2, "max_repeats": 2, "sample_seconds": 0.02, "gds": [part]}
+    )
+
+
+def test_host_cells_are_measured_and_gpu_cells_are_explained(tmp_path: Path) -> None:
+    try:
+        found = gds_on_file(tmp_path, gds_grid())
+    except UsageError as error:
+        pytest.skip(str(error))
+    host = {
+        (c.layout, c.transport, c.threads) for c in found.cells if c.engine == "host-reader"
+    }  # fmt: skip
+    assert len(host) == 2 * 2 * 2
+    for cell in found.cells:
+        if cell.engine != "host-reader":
+            continue
+        assert cell.access == "window" and cell.gbps.median > 0
+        assert cell.commands == (32 if cell.layout == "session-contiguous" else 32 * 2 * 2)
+    # Compared with equal transport, threads and task size only.
+    pairs = [pair for pair in found.comparisons if pair.engine == "host-reader"]
+    assert {(p.transport, p.threads) for p in pairs} == {
+        ("posix-direct", 1), ("posix-direct", 4), ("posix-buffered", 1), ("posix-buffered", 4),
+    }  # fmt: skip
+    if no_gpu():
+        assert len(found.not_measured) == 5
+        assert all("gpu" in reason for reason in found.not_measured.values())
+        assert sum(line.startswith("not measured") for line in notes(found)) == 5
+    assert list(tmp_path.iterdir()) == []  # the file is gone
+    assert cell_table(found).row_count == len(found.cells)
+    file = export([run_folder(tmp_path, gds=found.model_dump(mode="json"))])
+    assert any("gds mode gds" in item.what for item in file.not_measured) == no_gpu()
+    assert {sample.hop for sample in file.bandwidth if sample.engine == "host-reader"} == {
+        "ssd-to-dram"
+    }
+
+
+def test_a_grid_without_gds_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no gds part"):
+        gds_on_file(tmp_path, Grid(name="x"))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(no_gpu(), reason="needs an NVIDIA GPU (harness doctor says what is missing)")
+def test_on_a_gpu_every_mode_gives_its_transport(tmp_path: Path) -> None:
+    if missing(["kvikio"]):
+        pytest.skip("needs kvikio: pip install 'kvflash-harness[gds]'")
+    found = gds_on_file(tmp_path, gds_grid(host=[], threads=[4]))
+    transports = {cell.transport for cell in found.cells if cell.layout}
+    assert {"kvikio-posix", "host-staged-gpu"} <= transports
+    copies = [cell for cell in found.cells if cell.pattern == "copy"]
+    assert len(copies) == 3 and all(cell.gbps.median > 0.5 for cell in copies)
