@@ -48,7 +48,7 @@ RECORD = np.dtype(
 
 
 def _detect(head: Head) -> bool:
-    return head.mostly_match(_LINE)
+    return any(re.fullmatch(_LINE, line) for line in head.lines)
 
 
 def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
