@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -86,20 +86,28 @@ class TraceWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
+        if error is not None:
+            # What failed is already known; a second failure while saving the rest adds nothing.
+            with suppress(OSError, pa.ArrowException):
+                self._give_up()
+            if self._file is not None:
+                self._sink.close()
+            self._stack.__exit__(kind, error, trace)
+            return
+        with self._stack:
             if self._folder is not None:
                 self.flush()
-                if error is None:
-                    self._join(self._folder)
-            elif error is None:
+                self._join(self._folder)
+            else:
                 self._write_group()
                 self._close_file()
-            elif self._file is not None:
-                self._file.close()
-        except BaseException as failure:
-            self._stack.__exit__(type(failure), failure, failure.__traceback__)
-            raise
-        self._stack.__exit__(kind, error, trace)
+
+    def _give_up(self) -> None:
+        """Keep what a recorder has so far; drop the file of a conversion."""
+        if self._folder is not None:
+            self.flush()
+        elif self._file is not None:
+            self._close_file()
 
     def write(self, batch: pa.RecordBatch | Mapping[str, Any]) -> None:
         """Append rows: a record batch of the trace schema, or arrays as ``batch_from_arrays``."""
@@ -140,7 +148,8 @@ class TraceWriter:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _open(self, path: Path) -> pq.ParquetWriter:
-        return pq.ParquetWriter(path, self._schema, **segments.PARQUET_OPTIONS)
+        self._sink = pa.OSFile(str(path), "wb")
+        return pq.ParquetWriter(self._sink, self._schema, **segments.PARQUET_OPTIONS)
 
     def _write_group(self) -> None:
         if not self._pending:
@@ -156,9 +165,12 @@ class TraceWriter:
 
     def _close_file(self) -> None:
         assert self._file is not None
-        self._file.add_key_value_metadata({METADATA_KEY: self.meta.to_json().encode()})
-        self._file.close()
-        self._file = None
+        file, self._file = self._file, None
+        try:
+            file.add_key_value_metadata({METADATA_KEY: self.meta.to_json().encode()})
+            file.close()
+        finally:
+            self._sink.close()
 
     def _join(self, folder: Path) -> None:
         """Make the final file from the segments, then remove them."""

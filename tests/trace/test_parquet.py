@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -145,6 +146,32 @@ def test_body_that_raises_keeps_finished_segments_only(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     assert not (tmp_path / "t").exists()
     assert open_trace(tmp_path / "t").rows == 10
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_full_disk_is_said_and_finished_segments_stay(tmp_path: Path, durable: bool) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", tmp_path], check=True)
+    try:
+        rng = np.random.default_rng(1)
+        with (
+            pytest.raises(OSError) as caught,
+            TraceWriter(tmp_path / "t", TraceMeta(), durable=durable) as writer,
+        ):
+            for part in range(100):
+                rows = arrays(10_000, part * 10_000_000)
+                rows["lba"] = rng.integers(0, 2**40, 10_000).astype(np.uint64)
+                writer.write(rows)
+                if durable:
+                    writer.flush()
+        assert caught.value.errno == errno.ENOSPC
+        assert not (tmp_path / "t").exists()
+        if durable:
+            assert open_trace(tmp_path / "t").table().num_rows >= 10_000
+        else:
+            assert list(tmp_path.iterdir()) == []
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
 
 
 def test_bad_files_are_one_clear_error(tmp_path: Path) -> None:
