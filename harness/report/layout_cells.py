@@ -8,7 +8,7 @@ from typing import Any
 from harness.report.values import cell, number, records, text
 
 CONTIGUOUS = "session-contiguous"
-COUNTS = ("context_tokens", "turns", "sessions", "queue_depth", "threads", "age")
+COUNTS = ("context_tokens", "turns", "sessions", "queue_depth", "threads", "age", "chunk_tokens")
 DIMENSIONS = {
     "layout": "layout",
     "pattern": "pattern",
@@ -18,6 +18,7 @@ DIMENSIONS = {
     "turns": "turns",
     "sessions": "sessions",
     "age": "age",
+    "chunk_tokens": "chunk",
     "access": "access",
     "queue_depth": "depth",
     "threads": "threads",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.report import layout_plots
+from harness.report import fragment_plots, layout_plots
 from harness.report.layout_cells import (
     COUNTS,
     DIMENSIONS,
@@ -59,7 +59,10 @@ def section(run: Run) -> Section:
             *_cells("Plain reference cells", plain_cells),
             *_load(bench),
         ),
-        figures=tuple(layout_plots.figures(cells, device)),
+        figures=(
+            *layout_plots.figures(cells, device),
+            *fragment_plots.figures(slowdowns(bench), device),
+        ),
         notes=tuple(_notes(bench)),
     )
 
