@@ -55,6 +55,7 @@ def layout(
     from harness.core.files import write_json
     from harness.core.runs import RunFolder
     from harness.device.guard import open_guarded
+    from harness.report.page import render_run
 
     wanted = load_grid(grid)
     with RunFolder(results, "bench", wanted.name, wanted.model_dump(mode="json")) as run:
@@ -73,11 +74,12 @@ def layout(
         record = found.model_dump(mode="json")
         write_json(run.path / "bench.json", record)
         run.add(device=record["device"], shortened=found.shortened)
+    page = render_run(run.final)
     if as_json:
         print_json({**record, "run": str(run.final)})
         return
     _print(found)
-    console().print(f"run folder: {run.final}")
+    console().print(f"report: {page}")
 
 
 @app.command()

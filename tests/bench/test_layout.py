@@ -268,7 +268,8 @@ def test_the_command_writes_a_run_folder(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     run = Path(said["run"])
-    assert {p.name for p in run.iterdir()} == {"run.json", "bench.json", "samples.jsonl"}
+    names = {"run.json", "bench.json", "samples.jsonl", "report.html"}
+    assert {p.name for p in run.iterdir()} == names
     stored = json.loads((run / "bench.json").read_text())
     assert stored["cells"] == said["cells"]
     exported = harness(
