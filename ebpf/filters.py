@@ -48,6 +48,7 @@ def device_macros(devices: list[dict]) -> list[str]:
     lines = [
         f"#define N_DEVICES {len(devices)}",
         f"#define MATCH_DEVICE_NUMBER(dev_) {numbers}",
+        f"#define DEVICE_NUMBER(device_) {_number_of(devices)}",
         f"#define MATCH_SECTORS(device_, sector_, bytes_) {ranges}",
     ]
     names = " ".join(
@@ -58,6 +59,14 @@ def device_macros(devices: list[dict]) -> list[str]:
     if names:
         lines.append(f"#define MATCH_DISK_NAME(name_, dev_) {names}")
     return lines
+
+
+def _number_of(devices: list[dict]) -> str:
+    """C expression for the number of the device with index ``device_``."""
+    expression = f"{devices[-1]['dev']}U"
+    for index, device in reversed(list(enumerate(devices[:-1]))):
+        expression = f"((device_) == {index} ? {device['dev']}U : {expression})"
+    return expression
 
 
 def _name_match(name: str, head: int, index: int) -> str:

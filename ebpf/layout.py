@@ -25,6 +25,7 @@ def kernel_macros(btf: Btf) -> dict[str, int]:
         BDEV_DISK=btf.offset("block_device", "bd_disk"),
         TASK_TGID=btf.offset("task_struct", "tgid"),
         TASK_PID=btf.offset("task_struct", "pid"),
+        TASK_COMM=btf.offset("task_struct", "comm"),
     )
     if btf.offset("gendisk", "first_minor") != macros["GENDISK_MAJOR"] + 4:
         raise BtfError("struct gendisk: first_minor does not follow major")
@@ -41,11 +42,11 @@ def _request_macros(btf: Btf) -> dict[str, int]:
         "REQUEST_SECTOR": (btf.offset("request", "__sector"), 8),
         "REQUEST_BIO": (btf.offset("request", "bio"), 8),
     }
+    fields["REQUEST_Q"] = (btf.offset("request", "q"), 8)
     macros = {}
     if btf.has("request", "rq_disk"):  # before Linux 5.17
         fields["REQUEST_DISK"] = (btf.offset("request", "rq_disk"), 8)
     else:
-        fields["REQUEST_Q"] = (btf.offset("request", "q"), 8)
         macros["QUEUE_DISK"] = btf.offset("request_queue", "disk")
     base = min(at for at, _ in fields.values()) & ~7
     end = max(at + size for at, size in fields.values())

@@ -332,6 +332,7 @@ class CommTable:
         if code is None:
             raw = words[0].to_bytes(8, "little") + words[1].to_bytes(8, "little")
             name = raw.partition(b"\0")[0].decode("utf-8", "replace")
-            code = self._known[words] = len(self.names)
-            self.names.append(name)
+            if name not in self.names:
+                self.names.append(name)
+            code = self._known[words] = self.names.index(name)
         return code
