@@ -1,6 +1,7 @@
 """How fast traces are read, converted and written, on one core.
 
-Goals: at least 1 million rows/s from text and 1.5 million rows/s into Parquet. Run:
+Goals: at least 1 million rows/s from text and 1.5 million rows/s into Parquet. A row of text is
+a line: blkparse text has two for a request, which are paired on the way. Run:
 
     python benchmarks/trace.py [--rows N] [--cores all]
 """
@@ -60,12 +61,12 @@ def one_core() -> None:
 
 def measure(folder: Path, rows: int) -> dict:
     """All speeds in rows/s."""
-    from harness.trace.stats import collect
-
     from harness.trace.convert import convert
+    from harness.trace.formats.streams import byte_blocks
     from harness.trace.parquet import TraceWriter, open_trace
     from harness.trace.schema import TraceMeta
     from harness.trace.source import open_source
+    from harness.trace.stats import collect
 
     batches = list(synthetic(rows))
     results: dict = {"rows": rows, "from_text": {}, "text_to_parquet": {}}
@@ -85,11 +86,12 @@ def measure(folder: Path, rows: int) -> dict:
     results["from_parquet"] = speed(rows, lambda: drain(open_trace(trace).batches()))
     for name, path in texts(folder, trace).items():
         warm_up(folder, name, path)
+        text_rows = sum(block.count(b"\n") for block in byte_blocks(path))
         results["from_text"][name] = speed(
-            rows, lambda name=name, path=path: drain(open_source(path, form=name).batches())
+            text_rows, lambda name=name, path=path: drain(open_source(path, form=name).batches())
         )
         results["text_to_parquet"][name] = speed(
-            rows,
+            text_rows,
             lambda name=name, path=path: convert(
                 path, folder / "out.parquet", form=name, overwrite=True
             ),
@@ -181,10 +183,9 @@ def warm_up(folder: Path, name: str, path: Path) -> None:
 
 
 def warm_up_statistics(folder: Path) -> None:
-    from harness.trace.stats import collect
-
     from harness.trace.parquet import TraceWriter, open_trace
     from harness.trace.schema import TraceMeta
+    from harness.trace.stats import collect
 
     with TraceWriter(folder / "short.parquet", TraceMeta()) as writer:
         for batch in synthetic(1000):
