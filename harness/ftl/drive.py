@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.core.ops import Op
 from harness.core.profiles import DeviceProfile
-from harness.ftl.jit import inlined, kernel, prefetch
+from harness.ftl.jit import inlined, inner, kernel, prefetch
 from harness.ftl.pages import (
     FLAG,
     UNMAPPED,
@@ -139,7 +139,7 @@ def _room(st: DriveState, point: int, owner: int) -> int:
     return st.geometry[P] - st.place[point]
 
 
-@kernel
+@inner
 def _move_singles(st: DriveState, point: int, owner: int, count: int) -> bool:
     """Program the LPNs ``moved[:count]`` at a GC write point; False if lines ran out."""
     done = 0
@@ -156,7 +156,7 @@ def _move_singles(st: DriveState, point: int, owner: int, count: int) -> bool:
     return True
 
 
-@kernel
+@inner
 def _move_run(st: DriveState, point: int, owner: int, lpn: int, n: int) -> bool:
     """Program ``n`` consecutive LPNs at a GC write point; False if lines ran out."""
     while n > 0:
@@ -176,7 +176,7 @@ def _move_run(st: DriveState, point: int, owner: int, lpn: int, n: int) -> bool:
     return True
 
 
-@kernel
+@inner
 def _valid_singles(pages: Pages, start: int, end: int, address: int) -> int:
     """LPNs noted one a word in ``p2l[start:end]`` and still valid into ``moved``; how many."""
     count = 0
@@ -188,7 +188,7 @@ def _valid_singles(pages: Pages, start: int, end: int, address: int) -> int:
     return count
 
 
-@kernel
+@inner
 def _evacuate(st: DriveState, victim: int, point: int, owner: int) -> bool:
     """Move every valid page out of ``victim``, in the order of programming."""
     pages, flag = st.pages, st.pages.const[FLAG]
@@ -220,7 +220,7 @@ def _evacuate(st: DriveState, victim: int, point: int, owner: int) -> bool:
     return True
 
 
-@kernel
+@inner
 def _collect(st: DriveState) -> bool:
     """Move what is valid out of the best victim and free it; False if that cannot be done."""
     pages, stats, geometry = st.pages, st.stats, st.geometry
@@ -277,7 +277,7 @@ def _program(st: DriveState, point: int, lpn: int, n: int, kind: int) -> bool:
     return True
 
 
-@kernel
+@inner
 def _trim(st: DriveState, lpn: int, n: int) -> None:
     """Unmap ``n`` pages from ``lpn``."""
     pages = st.pages

@@ -17,7 +17,7 @@ import numpy as np
 from harness.core.ops import Op
 from harness.core.profiles import DeviceProfile
 from harness.ftl import heap as queue
-from harness.ftl.jit import inlined, kernel, prefetch
+from harness.ftl.jit import inlined, inner, kernel, prefetch
 from harness.ftl.pages import (
     UNMAPPED,
     Pages,
@@ -159,7 +159,7 @@ def _program(st: FemuState, lpn: int, n: int, kind: int) -> bool:
     return True
 
 
-@kernel
+@inner
 def _trim(st: FemuState, lpn: int, n: int) -> None:
     """Unmap ``n`` pages from ``lpn``, partly covered ones included."""
     pages = st.pages
@@ -172,7 +172,7 @@ def _trim(st: FemuState, lpn: int, n: int) -> None:
         n -= step
 
 
-@kernel
+@inner
 def _still_valid(st: FemuState, place: int, address: int) -> int:
     """LPNs of the valid pages of one block of the victim into ``moved``; returns how many.
 
@@ -209,7 +209,7 @@ def _reprogram(st: FemuState, count: int) -> bool:
     return True
 
 
-@kernel
+@inner
 def _collect(st: FemuState, least_invalid: int) -> int:
     """Collect one line. 1 done, 0 no victim with that many invalid pages, -1 out of lines.
 

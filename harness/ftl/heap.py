@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.ftl.jit import inlined, kernel
+from harness.ftl.jit import inlined, inner
 
 
 @inlined
@@ -34,7 +34,7 @@ def push(heap: np.ndarray, slot: np.ndarray, valid: np.ndarray, size: int, line:
     sift_up(heap, slot, valid, size + 1)
 
 
-@kernel
+@inner
 def pop(heap: np.ndarray, slot: np.ndarray, valid: np.ndarray, size: int) -> int:
     """Remove and return the line with the smallest key from a heap of ``size`` elements."""
     first, line = heap[1], heap[size]

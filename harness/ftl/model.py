@@ -83,14 +83,16 @@ class Ftl:
         stream: np.ndarray | None = None,
         kind: np.ndarray | None = None,
         tick: Callable[[], None] | None = None,
+        first: int = 0,
     ) -> list[Counters]:
         """Serve commands in order; returns the counters at each SNAP.
 
         ``offset`` and ``length`` are bytes (any integer type), ``op`` codes of ``Op``,
         ``stream`` the host stream of each and ``kind`` the class of its data (below 256; 0 where
-        not given). ``tick`` is called now and then. UsageError for a command outside the
-        namespace or a write of nothing; MeasurementError where the drive runs out of lines,
-        after which it serves nothing.
+        not given). ``tick`` is called now and then; ``first`` is the number that messages
+        give the first command. UsageError for a command outside the namespace or a write of
+        nothing; MeasurementError where the drive runs out of lines, after which it serves
+        nothing.
         """
         offset = np.ascontiguousarray(offset, np.uint64)
         length = np.ascontiguousarray(length, np.uint64)
@@ -109,7 +111,7 @@ class Ftl:
                 snapshots.append(self._counters(tag=int(offset[at])))
                 at += 1
             elif reason != STOPPED:
-                raise self._refused(at, int(offset[at]), int(length[at]), reason)
+                raise self._refused(first + at, int(offset[at]), int(length[at]), reason)
             if tick is not None:
                 tick()
         return snapshots
@@ -175,7 +177,7 @@ class Ftl:
             else f"GC starts at {p.drive.spare_lines} spare lines"
         )
         return (
-            f"no free lines left while serving request {index} of this batch ({pages} pages, "
+            f"no free lines left while serving request {index} ({pages} pages, "
             f"{pages / p.pages_per_line:.3g} lines of {p.pages_per_line} pages): {limit} of "
             f"{p.lines} lines, {p.spare_lines} of them spare (over-provisioning "
             f"{100 * p.over_provisioning:.1f} %). FEMU aborts here. Give more over-provisioning "

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness.ftl.jit import inlined, kernel
+from harness.ftl.jit import inlined, inner
 
 BLOCK = 64
 """Pages looked at together; a block whose old pages share one line costs one update."""
@@ -92,7 +92,7 @@ def unit_bits(unit: int) -> int:
     return unit.bit_length() - 1 if unit & (unit - 1) == 0 else -1
 
 
-@kernel
+@inner
 def remap(pages: Pages, lpn: int, n: int, address: int, shift: int) -> int:
     """Point ``n`` pages from ``lpn`` at ``address`` onwards.
 
@@ -194,7 +194,7 @@ def note_singles(pages: Pages, line: int, base: int, start: int, n: int, address
             pages.tally[1, pages.tags[pages.moved[i]]] += 1
 
 
-@kernel
+@inner
 def read_notes(pages: Pages, line: int, base: int) -> int:
     """Expand the notes of ``line`` into ``lpns``, one a page; returns how many pages."""
     flag = pages.const[FLAG]
@@ -216,7 +216,7 @@ def read_notes(pages: Pages, line: int, base: int) -> int:
     return place
 
 
-@kernel
+@inner
 def valid_stretch(pages: Pages, lpn: int, n: int, address: int) -> int:
     """How many of ``n`` pages from ``lpn`` in a row are still at ``address`` onwards.
 

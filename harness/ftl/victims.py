@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.ftl.jit import kernel
+from harness.ftl.jit import inner
 
 FREED, OPEN, CLOSED = 0, 1, 2
 """Kinds of lines."""
@@ -12,7 +12,7 @@ NONE = -1
 """No line."""
 
 
-@kernel
+@inner
 def fewest_valid(kind: np.ndarray, valid: np.ndarray, closed_at: np.ndarray) -> int:
     """The closed line with the fewest valid pages, of equals the one closed first, or NONE."""
     none = np.int32(2**31 - 1)
@@ -30,7 +30,7 @@ def fewest_valid(kind: np.ndarray, valid: np.ndarray, closed_at: np.ndarray) -> 
     return best
 
 
-@kernel
+@inner
 def best_benefit(
     kind: np.ndarray, valid: np.ndarray, closed_at: np.ndarray, pages_per_line: int, now: int
 ) -> int:
