@@ -67,12 +67,9 @@ def _b_pcie(hops: Sequence[HopTerm]) -> Constant:
 
 
 def _waf(samples: Sequence[WafSample]) -> Constant:
-    """Device counters before FEMU before the model; steady before cumulative."""
-    rank = {"device-counters": 0, "femu": 1, "ftl-model": 2}
-    ordered = sorted(samples, key=lambda s: (s.steady is None, rank[s.source]))
-    if not ordered:
+    sample = best_waf(samples)
+    if sample is None:
         return _missing("WAF", "NAND bytes / host bytes", SEED_WAF, "no wear result was given")
-    sample = ordered[0]
     value = sample.steady if sample.steady is not None else sample.cumulative
     low = min(value, sample.low if sample.low is not None else value)
     high = max(value, sample.high if sample.high is not None else value)
@@ -86,6 +83,14 @@ def _waf(samples: Sequence[WafSample]) -> Constant:
         value=Interval(median=value, low=low, high=high, n=1),
         conditions=f"{sample.source}, profile {sample.profile}, policy {sample.policy}{store}; "
         f"{state}; the interval is the band over the order of requests",
+    )
+
+
+def best_waf(samples: Sequence[WafSample]) -> WafSample | None:
+    """The sample that speaks for the drive: of its own size, steady, measured before modelled."""
+    rank = {"device-counters": 0, "femu": 1, "ftl-model": 2}
+    return min(
+        samples, key=lambda s: (s.note is not None, s.steady is None, rank[s.source]), default=None
     )
 
 

@@ -216,7 +216,9 @@ class WafSample(Figure):
     over_provisioning: float | None = Field(
         default=None, description="Spare / namespace, effective: 1 / (mapped / raw) - 1."
     )
-    append_streams: Natural | None = None
+    append_streams: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Ranges that were appended to at once, on average."
+    )
     namespace_writes: Annotated[float, Field(ge=0)] | None = None
     precondition: str | None = None
     discards: Natural | None = None
@@ -225,7 +227,9 @@ class WafSample(Figure):
     steady: Annotated[float, Field(ge=1)] | None = Field(description="null: not steady.")
     low: Annotated[float, Field(ge=1)] | None = None
     high: Annotated[float, Field(ge=1)] | None = None
-    note: str | None = None
+    note: str | None = Field(
+        default=None, description="What sets it apart, such as a model smaller than the drive."
+    )
     run: str
 
 
@@ -263,6 +267,7 @@ class EnduranceTerm(Figure):
     paper_days: Positive | None = None
     waf1_days: Positive | None = None
     nand_days: Positive | None = None
+    nand_level_days: Positive | None = Field(default=None, description="With perfect levelling.")
     jedec_days: Positive | None = None
     run: str
 

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.bench.stats import Interval
+from harness.calibrate.constants import best_waf
 from harness.calibrate.files import read
 from harness.calibrate.fits import latency_gbps, saturation_gbps
 from harness.calibrate.model import (
@@ -173,10 +174,10 @@ class Calibration:
             and profile in (None, sample.profile)
             and policy in (None, sample.policy)
         ]
-        if not fitting:
+        best = best_waf(fitting)
+        if best is None:
             raise MissingTerm(f"no WAF for store {store}, profile {profile}, policy {policy}")
-        rank = {"device-counters": 0, "femu": 1, "ftl-model": 2}
-        return _waf_value(min(fitting, key=lambda s: (s.steady is None, rank[s.source])))
+        return _waf_value(best)
 
     def endurance(self, profile: str | None = None) -> EnduranceTerm:
         """Rated budget and lifetimes of a drive profile; MissingTerm if it is not in the file."""

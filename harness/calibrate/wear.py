@@ -10,13 +10,18 @@ import numpy as np
 
 from harness.calibrate.fits import fit_waf
 from harness.calibrate.model import EnduranceTerm, Range, Residuals, WafSample, WafTerm
+from harness.core.config import validate
 from harness.core.errors import UsageError
 from harness.core.profiles import DeviceProfile, load_profile
 
 Variable = Literal["utilisation", "over_provisioning", "chunk_per_line"]
 VARIABLES: tuple[Variable, ...] = ("utilisation", "over_provisioning", "chunk_per_line")
 
-_SOURCES = {"ftl-model": "ftl-model", "femu": "femu", "device-counters": "device-counters"}
+_BESIDE = (
+    "trace_sha256", "chunk_bytes", "line_bytes", "utilisation", "over_provisioning",
+    "append_streams", "namespace_writes", "discards",
+)  # fmt: skip
+"""What a wear result says beside its WAF, by the same names."""
 
 
 def waf_samples(result: dict[str, Any], run: str, note: str | None = None) -> list[WafSample]:
@@ -30,30 +35,19 @@ def waf_samples(result: dict[str, Any], run: str, note: str | None = None) -> li
     waf = result.get("waf")
     if not isinstance(waf, dict) or waf.get("cumulative") is None:
         return []
-    return [
-        WafSample(
-            source=_SOURCES.get(str(result.get("source")), "ftl-model"),
-            profile=_named(result, "profile"),
-            policy=_named(result, "policy"),
-            store=_optional_name(result.get("store")),
-            trace_sha256=result.get("trace_sha256"),
-            chunk_bytes=result.get("chunk_bytes"),
-            line_bytes=result.get("line_bytes"),
-            utilisation=result.get("utilisation"),
-            over_provisioning=result.get("over_provisioning"),
-            append_streams=result.get("append_streams"),
-            namespace_writes=result.get("namespace_writes"),
-            precondition=_optional_name(result.get("precondition")),
-            discards=result.get("discards"),
-            first=waf.get("first"),
-            cumulative=waf["cumulative"],
-            steady=waf.get("steady"),
-            low=waf.get("low"),
-            high=waf.get("high"),
-            note=note,
-            run=run,
-        )
-    ]
+    facts = {key: result.get(key) for key in _BESIDE}
+    record = {
+        **facts,
+        "source": result.get("source", "ftl-model"),
+        "profile": _named(result, "profile"),
+        "policy": _named(result, "policy"),
+        "store": _optional_name(result.get("store")),
+        "precondition": _optional_name(result.get("precondition")),
+        **{key: waf.get(key) for key in ("first", "cumulative", "steady", "low", "high")},
+        "note": note,
+        "run": run,
+    }
+    return [validate(record, WafSample, f"{run}, wear result")]
 
 
 def waf_terms(samples: Sequence[WafSample]) -> list[WafTerm]:
@@ -112,7 +106,7 @@ def _waf_term(
 
 def endurance(result: dict[str, Any], run: str) -> EnduranceTerm | None:
     """Budget and lifetimes of a wear result; None if its profile has no rating."""
-    profile = _profile(result)
+    profile = _profile(result, run)
     if profile is None or profile.tbw_bytes is None:
         return None
     assert profile.capacity_bytes and profile.dwpd and profile.warranty_years  # TBW has them
@@ -135,15 +129,16 @@ def endurance(result: dict[str, Any], run: str) -> EnduranceTerm | None:
         paper_days=lifetimes.get("paper_days"),
         waf1_days=lifetimes.get("waf1_days"),
         nand_days=lifetimes.get("nand_days"),
+        nand_level_days=lifetimes.get("nand_level_days"),
         jedec_days=lifetimes.get("jedec_days"),
         run=run,
     )
 
 
-def _profile(result: dict[str, Any]) -> DeviceProfile | None:
+def _profile(result: dict[str, Any], run: str) -> DeviceProfile | None:
     given = result.get("profile")
     if isinstance(given, dict):
-        return DeviceProfile.model_validate(given)
+        return validate(given, DeviceProfile, f"profile of {run}")
     try:
         return load_profile(str(given))
     except UsageError:  # a profile of the user's own, not here any more
