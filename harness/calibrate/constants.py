@@ -13,6 +13,9 @@ SEED_WAF = 1.0
 SEED_R_PREFILL_TOKENS_PER_S = 60_000.0
 """Gandalf section 5.7; equations.md section 5."""
 
+CAPTURED_NOTE = "the captured trace on a model as large as the loop device"
+"""Marks WAF samples that say nothing about the drive's own size."""
+
 _CONTIGUOUS = "session-contiguous"
 
 
@@ -90,7 +93,9 @@ def best_waf(samples: Sequence[WafSample]) -> WafSample | None:
     """The sample that speaks for the drive: of its own size, steady, measured before modelled."""
     rank = {"device-counters": 0, "femu": 1, "ftl-model": 2}
     return min(
-        samples, key=lambda s: (s.note is not None, s.steady is None, rank[s.source]), default=None
+        samples,
+        key=lambda s: (s.note == CAPTURED_NOTE, s.steady is None, rank[s.source]),
+        default=None,
     )
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from harness.bench.results import BenchResult
 from harness.calibrate import bandwidth, wear
-from harness.calibrate.constants import constants
+from harness.calibrate.constants import CAPTURED_NOTE, constants
+from harness.calibrate.counters import REPLAY_FILES, counter_sample
 from harness.calibrate.model import (
     KIND,
     VERSION,
@@ -36,8 +37,6 @@ from harness.calibrate.sources import (
 )
 from harness.core.config import validate
 from harness.core.errors import UsageError
-
-_CAPTURED_NOTE = "the captured trace on a model as large as the loop device"
 
 
 def export(
@@ -66,6 +65,8 @@ def export(
     found = [sample for name, result in results for sample in bandwidth.samples(result, name)]
     pairs = [pair for _, result in results for pair in result.comparisons]
     waf, drives = _wear(sources)
+    counted, uncounted = _counted(sources)
+    waf += counted
     hops = bandwidth.hop_terms(found)
     return CalibrationFile(
         kind=KIND,
@@ -80,7 +81,7 @@ def export(
         waf=waf,
         waf_terms=wear.waf_terms(waf),
         endurance=drives,
-        not_measured=_not_measured(results, found, waf, drives),
+        not_measured=_not_measured(results, found, waf, drives, uncounted),
     )
 
 
@@ -102,11 +103,25 @@ def _wear(sources: Sequence[Source]) -> tuple[list[WafSample], list[EnduranceTer
             if result is None:
                 continue
             captured = name == "wear-captured.json"
-            samples += wear.waf_samples(result, source.name, _CAPTURED_NOTE if captured else None)
+            samples += wear.waf_samples(result, source.name, CAPTURED_NOTE if captured else None)
             drive = wear.endurance(result, source.name)
             if drive is not None and not captured:
                 drives.append(drive)
     return samples, drives
+
+
+def _counted(sources: Sequence[Source]) -> tuple[list[WafSample], dict[str, str]]:
+    """WAF from counters around replays, and why there is none where a drive has counters."""
+    samples: list[WafSample] = []
+    missing: dict[str, str] = {}
+    for source in sources:
+        for name in REPLAY_FILES:
+            found = counter_sample(source.results.get(name, {}), source.name, name)
+            if isinstance(found, str):
+                missing[f"{source.name}: WAF of the drive over {name}"] = found
+            elif found is not None:
+                samples.append(found)
+    return samples, missing
 
 
 def _provenance(
@@ -182,9 +197,10 @@ def _not_measured(
     found: Sequence[BandwidthSample],
     waf: Sequence[WafSample],
     drives: Sequence[EnduranceTerm],
+    uncounted: dict[str, str],
 ) -> list[NotMeasured]:
     """Everything a reader may look for and will not find."""
-    missing = {
+    missing = uncounted | {
         f"{name}: {what}": reason
         for name, result in results
         for what, reason in result.not_measured.items()

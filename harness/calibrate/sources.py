@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from harness.calibrate.counters import REPLAY_FILES
 from harness.core.errors import UsageError
 from harness.core.runs import load_run
 
 BENCH_FILES = ("bench.json", "gds.json")
 WEAR_FILES = ("wear.json", "wear-captured.json")
-READ = (*BENCH_FILES, *WEAR_FILES, "capture.json", "validate.json")
+READ = (*BENCH_FILES, *WEAR_FILES, *REPLAY_FILES, "capture.json", "validate.json")
 """What is taken from a run folder, where it is there."""
 
 
@@ -51,8 +52,8 @@ def read_source(path: Path, *, unfinished: bool = False) -> Source:
         if file.is_file():
             results[name] = _json(file)
             hashes[name] = hashlib.sha256(file.read_bytes()).hexdigest()
-    if not set(results) & {*BENCH_FILES, *WEAR_FILES}:
-        wanted = ", ".join((*BENCH_FILES, *WEAR_FILES))
+    if not set(results) & {*BENCH_FILES, *WEAR_FILES, *REPLAY_FILES}:
+        wanted = ", ".join((*BENCH_FILES, *WEAR_FILES, *REPLAY_FILES))
         raise UsageError(f"{path} holds nothing to calibrate from (none of {wanted})")
     return Source(path, record, results, hashes)
 
