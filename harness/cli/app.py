@@ -11,10 +11,7 @@ from typing import Annotated
 import typer
 
 from harness import __version__
-from harness.cli import bench, calibrate, capture, doctor, emit, replay, report, requests, trace
-from harness.core.errors import HarnessError, Interrupted
-
-GROUPS: tuple[ModuleType, ...] = (
+from harness.cli import (
     bench,
     calibrate,
     capture,
@@ -23,9 +20,24 @@ GROUPS: tuple[ModuleType, ...] = (
     replay,
     report,
     requests,
+    run,
     trace,
 )
-"""The command modules in the order of ``harness --help``; each has ``register(app)``."""
+from harness.core.errors import HarnessError, Interrupted
+
+GROUPS: tuple[ModuleType, ...] = (
+    doctor,
+    run,
+    capture,
+    emit,
+    trace,
+    requests,
+    replay,
+    bench,
+    calibrate,
+    report,
+)
+"""The command modules along the path of the data; each has ``register(app)``."""
 
 app = typer.Typer(
     name="harness",
