@@ -147,6 +147,9 @@ class Grid(Strict):
     """Size of the loop device that is made when no device is given."""
     region_bytes: Size | None = None
     """Capacity of each store; by default what the sessions and their age need."""
+    fills: Annotated[int, Field(ge=0, le=4)] = 0
+    """Sequential fills of the whole device before anything else; a drive that was never full
+    writes faster than it will."""
     reference_bytes: Size = 256 << 20
     """Region that plain reference cells work in."""
     anchor_bytes: tuple[BlockBytes, ...] = (1 << 20, 4 << 20)

@@ -34,6 +34,9 @@ from harness.device.loop import LoopDevice
 from harness.stores.models import load_model
 from harness.stores.registry import load_store_spec
 
+_FILL_BYTES = 256 << 20
+"""Written between two reports of progress."""
+
 
 def loop_bytes(grid: Grid) -> int:
     """Size of the loop device that a grid needs: the reference region and its largest group."""
@@ -124,8 +127,11 @@ class _Run:
         with ExitStack() as stack:
             bench = Bench(self.target, self.fio, self.grid.sample_seconds, stack)
             writer = self._writer(stack)
+            for number in range(self.grid.fills if todo or self.grid.reference else 0):
+                whole = Region(0, self.target.size_bytes)
+                self._fill(writer, whole, f"fill {number + 1} of the device")
             if todo or self.grid.reference or self.grid.load:
-                self._fill_reference(writer)
+                self._fill(writer, self.reference, "filling the reference region")
             for number, group in todo:
                 self._group(bench, writer, number, group)
             cells = self._reference_cells(bench)
@@ -146,11 +152,14 @@ class _Run:
         pool = PayloadPool(WRITE_DEPTH, WRITE_BYTES, self.grid.seed)
         return stack.enter_context(Engine(self.target.fd, WRITE_DEPTH, WRITE_BYTES, pool))
 
-    def _fill_reference(self, writer: Engine) -> None:
-        offset = np.arange(0, self.reference.size_bytes, WRITE_BYTES, dtype=np.uint64)
-        length = np.minimum(np.uint64(WRITE_BYTES), np.uint64(self.reference.size_bytes) - offset)
-        self.progress(0, None, "filling the reference region")
-        writer.run(offset, length, write=True)
+    def _fill(self, writer: Engine, region: Region, what: str) -> None:
+        """Write a region once, in order, with random data."""
+        for start in range(0, region.size_bytes, _FILL_BYTES):
+            end = min(start + _FILL_BYTES, region.size_bytes)
+            offset = np.arange(start, end, WRITE_BYTES, dtype=np.uint64)
+            length = np.minimum(np.uint64(WRITE_BYTES), np.uint64(end) - offset)
+            self.progress(start, region.size_bytes, what)
+            writer.run(offset + np.uint64(region.base), length, write=True)
 
     def _group(self, bench: Bench, writer: Engine, number: int, group: Group) -> None:
         def names(placement: Placement) -> list[str]:

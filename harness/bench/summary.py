@@ -71,7 +71,7 @@ def summarise(
             f"settled: 95 % interval within {grid.settle:.0%} of the median and halves within "
             f"{grid.settle:.0%} of each other; up to {grid.max_repeats} repeats to get there"
         ),
-        precondition=PRECONDITION,
+        precondition=f"{grid.fills} sequential fills of the device; {PRECONDITION}",
         started=started,
         duration_s=duration_s,
         shortened=asked if cut and fewest < grid.repeats else None,

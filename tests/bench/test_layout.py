@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from harness.bench.fio import find_fio
@@ -143,6 +146,21 @@ def test_reference_cells_write_and_mix(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
+def test_fills_reach_every_byte_of_the_device(tmp_path: Path) -> None:
+    wanted = grid(
+        layouts=[], fills=1, reference_bytes="4MiB",
+        reference=[{"pattern": "random", "block_bytes": ["4KiB"], "queue_depth": [1]}],
+        repeats=1, max_repeats=1,
+    )  # fmt: skip
+    with LoopDevice(9 * MIB + 4096, tmp_path) as loop, open_guarded(loop.path) as target:
+        found = bench_layout(target, wanted)
+        with open(loop.path, "rb") as file:
+            pages = np.frombuffer(file.read(), np.uint64).reshape(-1, 512)
+        assert np.all(pages.any(axis=1))
+    assert found.precondition.startswith("1 sequential fills")
+
+
+@pytest.mark.root
 def test_a_device_too_small_for_a_cell_skips_it_with_the_size(tmp_path: Path) -> None:
     wanted = grid({"context_tokens": [1024, 65536]}, repeats=1, max_repeats=1)
     small = loop_bytes(grid())
@@ -255,6 +273,7 @@ def harness(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.root
 def test_the_command_writes_a_run_folder(tmp_path: Path) -> None:
     import yaml
@@ -289,6 +308,39 @@ def test_a_device_of_ones_own_must_be_named_twice(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "--destroy" in done.stderr
     assert all(p.name.endswith(".partial") for p in (tmp_path / "r").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_ctrl_c_leaves_nothing_behind_and_the_run_can_go_on(tmp_path: Path) -> None:
+    import yaml
+
+    path, results = tmp_path / "grid.yaml", tmp_path / "results"
+    path.write_text(yaml.safe_dump(grid(sample_seconds=0.3).model_dump(mode="json")))
+    words = ["bench", "layout", "--grid", str(path), "--results", str(results), "--json"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "harness", *words], stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        journals = list(results.glob("*.partial/samples.jsonl"))
+        if journals and journals[0].read_text().count('"round"') >= 2:
+            break
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=30)
+    assert child.returncode == 130 and "Traceback" not in said
+    (partial,) = results.iterdir()
+    assert partial.name.endswith(".partial")
+    assert json.loads((partial / "run.json").read_text())["state"] == "interrupted"
+    kept = [json.loads(line) for line in (partial / "samples.jsonl").read_text().splitlines()]
+    done = harness(*words, "--resume", str(partial))
+    assert done.returncode == 0, done.stderr
+    cells = {cell["id"]: cell for cell in json.loads(done.stdout)["cells"]}
+    for record in kept:
+        if "round" in record:
+            assert cells[record["cell"]]["samples_gbps"][record["round"]] == record["gbps"]
 
 
 def test_bad_usage_has_its_exit_code(tmp_path: Path) -> None:
