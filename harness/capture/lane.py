@@ -11,13 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from harness.capture.pairing import CommTable, Pairer, Rows
+from harness.capture import nvme
+from harness.capture.comm import CommTable
+from harness.capture.pairing import Pairer, Rows
 from harness.capture.records import Decoder, Kind
 from harness.core.ops import OP_LETTERS, Op
 from harness.trace.parquet import TraceWriter
 from harness.trace.schema import TraceMeta
 
-OPTIONAL_COLUMNS = ("queue_depth", "source")
+_OPTIONAL = ("queue_depth", "source")
+_PLACEMENT = "placement_id"
+_SOURCES = ["rq", "bio", "nvme"]
 
 _NO_SECTOR = np.uint64((1 << 56) - 1)
 _KINDS = {"rq": (Kind.ISSUE, Kind.COMPLETE), "bio": (Kind.BIO_ISSUE, Kind.BIO_COMPLETE)}
@@ -38,6 +42,7 @@ class Lane:
         meta: TraceMeta,
         *,
         segment_s: float,
+        with_nvme: bool = False,
         issues_only: bool = False,
     ) -> None:
         self.source = source
@@ -49,8 +54,12 @@ class Lane:
         # The bio of a completion has moved on, and without BTF sectors are what pairing goes by.
         checked = source == "rq" and decoder.blk_status
         fixed = decoder.op_of != Op.OTHER if checked else None
-        self.pairer = Pairer(issue, None if issues_only else complete, self._comm, fixed)
-        self.writer = TraceWriter(out, meta, OPTIONAL_COLUMNS)
+        self.pairer = Pairer(
+            issue, None if issues_only else complete, self._comm, fixed, with_nvme=with_nvme
+        )
+        self._with_nvme = with_nvme
+        placement = (_PLACEMENT,) if with_nvme else ()
+        self.writer = TraceWriter(out, meta, (*_OPTIONAL, *placement))
         self._start_ns: int | None = None
         self._last_flush_s = time.monotonic()
         self._requests = np.zeros(len(OP_LETTERS), np.int64)
@@ -97,24 +106,30 @@ class Lane:
         self.without_latency += int(np.count_nonzero(rows["latency_ns"] < 0))
         # Flushes have no address; the kernel says -1.
         lba = np.where(rows["sector"] == _NO_SECTOR, np.uint64(0), rows["sector"])
-        same_source = pa.array(np.zeros(len(ops), np.int8))
-        self.writer.write(
-            {
-                "ts_ns": rows["ts_ns"] - self._start_ns,
-                "op": ops,
-                "lba": lba,
-                "bytes": rows["bytes"],
-                "latency_ns": rows["latency_ns"],
-                "flags": self._decoder.flags(rows["cmd_flags"]),
-                "dev": rows["dev"],
-                "pid": rows["pid"],
-                "comm": pa.DictionaryArray.from_arrays(pa.array(rows["comm"]), self._comm.names),
-                "error": self._decoder.errors(rows["status"]),
-                "queue_depth": self._depths(rows),
-                "source": pa.DictionaryArray.from_arrays(same_source, [self.source]),
-            }
-        )
+        columns = {
+            "ts_ns": rows["ts_ns"] - self._start_ns,
+            "op": ops,
+            "lba": lba,
+            "bytes": rows["bytes"],
+            "latency_ns": rows["latency_ns"],
+            "flags": self._decoder.flags(rows["cmd_flags"]),
+            "dev": rows["dev"],
+            "pid": rows["pid"],
+            "comm": pa.DictionaryArray.from_arrays(pa.array(rows["comm"]), self._comm.names),
+            "error": self._decoder.errors(rows["status"]),
+            "queue_depth": self._depths(rows),
+            "source": self._sources(rows),
+        }
+        if self._with_nvme:
+            placement = nvme.placements(rows["nvme"])
+            columns[_PLACEMENT] = pa.array(placement, pa.int32(), mask=placement < 0)
+        self.writer.write(columns)
         self.writing_cpu_s += time.process_time() - before
+
+    def _sources(self, rows: Rows) -> pa.Array:
+        codes = np.full(len(rows["ts_ns"]), _SOURCES.index(self.source), np.int8)
+        codes[nvme.rewritten(rows["nvme"])] = _SOURCES.index("nvme")
+        return pa.DictionaryArray.from_arrays(pa.array(codes), _SOURCES)
 
     def _depths(self, rows: Rows) -> pa.Array:
         depths = pa.array(rows["queue_depth"])

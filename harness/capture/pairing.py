@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from harness.capture import nvme
+from harness.capture.comm import CommTable
 from harness.capture.records import KIND_SHIFT, SECTOR_MASK, Kind
 
 # Addresses are multiples of 8 and kernel addresses differ in their low 48 bits only (see
@@ -42,6 +44,7 @@ _COLUMNS: dict[str, type[np.generic]] = {
     "latency_ns": np.int64,
     "status": np.uint32,
     "queue_depth": np.uint32,
+    "nvme": np.uint32,
     "state": np.uint8,
 }
 
@@ -78,7 +81,8 @@ class Pairer:
     ``complete`` is None for events that have no completion of their own; then every row is
     finished as it comes, without latency and depth. ``fixed`` says for each low byte of
     ``cmd_flags`` whether such requests complete at the sectors of their issue, so that pairs can be
-    checked; None if completions have no sectors.
+    checked; None if completions have no sectors. ``with_nvme`` says that events went through
+    ``NvmeCommands``.
     """
 
     def __init__(
@@ -87,11 +91,14 @@ class Pairer:
         complete: Kind | None,
         comm_codes: CommTable,
         fixed: npt.NDArray[np.bool_] | None,
+        *,
+        with_nvme: bool = False,
     ) -> None:
         self._issue = issue
         self._complete = complete
         self._comm = comm_codes
         self._fixed = fixed
+        self._with_nvme = with_nvme
         self._rows = _empty()
         self._open_keys = np.empty(0, np.uint64)
         self._open_rows = np.empty(0, np.int64)
@@ -133,10 +140,16 @@ class Pairer:
             "latency_ns": np.full(count, -1, np.int64),
             "status": np.zeros(count, np.uint32),
             "queue_depth": np.zeros(count, np.uint32),
+            "nvme": self._nvme_of(issues),
             "state": np.full(count, _OPEN, np.uint8),
         }
         self._rows = {name: np.concatenate([self._rows[name], new[name]]) for name in _COLUMNS}
         self.counts.issues += count
+
+    def _nvme_of(self, issues: npt.NDArray[np.void]) -> npt.NDArray[np.uint32]:
+        if self._with_nvme:
+            return issues["header"].astype(np.uint32)
+        return np.zeros(len(issues), np.uint32)
 
     def _pair(self, slots: npt.NDArray[np.void], types: npt.NDArray[np.uint8]) -> None:
         carried = len(self._open_keys)
@@ -198,6 +211,8 @@ class Pairer:
         sector = slots["kind_sector"][ends] & SECTOR_MASK
         ended = sector + (slots["bytes"][ends] >> np.uint32(9))
         fixed = self._fixed[self._rows["cmd_flags"][rows] & np.uint32(0xFF)]
+        if self._with_nvme:
+            fixed &= ~nvme.rewritten(self._rows["nvme"][rows])
         wrong = first[fixed & (issued_end != ended)]
         next_kind[wrong] = _ISSUED
         kind[wrong + 1] = _STRAY
@@ -306,33 +321,3 @@ def _by_key(
     sorted_keys = words >> np.uint64(_POSITION_BITS)
     same = np.append(sorted_keys[1:] == sorted_keys[:-1], False)
     return (words & _POSITION_MASK).astype(np.int64), same
-
-
-class CommTable:
-    """Command names as small codes; ``names[code]`` is the name."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._known: dict[tuple[int, int], int] = {}
-
-    def codes(self, comm: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
-        """Codes (int32) of names given as two 64-bit words each, shape (n, 2)."""
-        codes = np.full(len(comm), -1, np.int32)
-        low, high = comm[:, 0], comm[:, 1]
-        left = np.arange(len(comm))
-        while len(left):
-            first = (int(low[left[0]]), int(high[left[0]]))
-            same = (low[left] == first[0]) & (high[left] == first[1])
-            codes[left[same]] = self._code(first)
-            left = left[~same]
-        return codes
-
-    def _code(self, words: tuple[int, int]) -> int:
-        code = self._known.get(words)
-        if code is None:
-            raw = words[0].to_bytes(8, "little") + words[1].to_bytes(8, "little")
-            name = raw.partition(b"\0")[0].decode("utf-8", "replace")
-            if name not in self.names:
-                self.names.append(name)
-            code = self._known[words] = self.names.index(name)
-        return code

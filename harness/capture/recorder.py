@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from harness.capture import fifo, stream
 from harness.capture.lane import Lane
+from harness.capture.nvme import NvmeCommands
 from harness.capture.pairing import MAX_BATCH, Rows
 from harness.capture.records import KIND_SHIFT, Decoder, Kind
 from harness.capture.verdict import Evidence, Judgement, judge
@@ -58,9 +59,15 @@ class Recorder:
         self._fifo = None if hello["meaning"] else fifo.FifoKeys()
         decoder = fifo.DECODER if self._fifo else Decoder.from_meaning(hello["meaning"])
         self._decoder = decoder
+        self._nvme = self._nvme_commands()
         meta = self._meta(command)
         self._main = Lane(
-            "bio" if self._bio_based else "rq", decoder, out, meta, segment_s=segment_s
+            "bio" if self._bio_based else "rq",
+            decoder,
+            out,
+            meta,
+            segment_s=segment_s,
+            with_nvme=self._nvme is not None,
         )
         self._beside = None
         if bios and not self._bio_based:
@@ -93,6 +100,10 @@ class Recorder:
 
     def _lanes(self) -> list[Lane]:
         return [self._main] + ([self._beside] if self._beside else [])
+
+    def _nvme_commands(self) -> NvmeCommands | None:
+        nvme = {d["dev"]: d["logical_block"] for d in self._devices if d["name"].startswith("nvme")}
+        return NvmeCommands(self._decoder, nvme) if nvme and self._fifo is None else None
 
     def _meta(self, command: str) -> TraceMeta:
         started = self._hello["clock"]["realtime_ns"] / 1e9
@@ -140,6 +151,8 @@ class Recorder:
     def _add(self, slots: npt.NDArray[np.void] | None) -> None:
         if self._fifo is not None and slots is not None:
             slots = self._fifo.assign(slots)
+        if self._nvme is not None and slots is not None:
+            slots = self._nvme.apply(slots)
         for lane in self._lanes():
             rows = lane.add(slots)
             if self._bio_based and rows is not None:

@@ -93,6 +93,13 @@ class Decoder:
         """``Op`` codes."""
         return self.op_of[cmd_flags & np.uint32(0xFF)]
 
+    def numbers(self, ops: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+        """The kernel's operation numbers: a right inverse of ``ops``."""
+        number_of = np.zeros(len(Op), np.uint32)
+        for number in range(len(self.op_of) - 1, -1, -1):
+            number_of[self.op_of[number]] = number
+        return number_of[ops]
+
     def flags(self, cmd_flags: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint16]:
         """The trace's flag bits."""
         flags = np.zeros(len(cmd_flags), np.uint16)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.capture.pairing import CommTable, Pairer
+from harness.capture.comm import CommTable
+from harness.capture.pairing import Pairer
 from harness.capture.records import SLOT_DTYPE, Kind
 
 _BASE = 0xFFFF888100000000
