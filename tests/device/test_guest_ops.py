@@ -51,6 +51,7 @@ def test_commands_and_data_units_are_what_was_sent(guest: Guest) -> None:
     assert after["host_read_commands"] - before["host_read_commands"] == 100
     written = int(ops["length"][ops["op"] == Op.WRITE].sum())
     assert result["bytes"]["write"] == written
+    assert (result["commands"], result["in_order"]) == (520, 520)
     units = after["data_units_written"] - before["data_units_written"]
     # Each reading is rounded up, so a difference may be one unit off.
     assert abs(units - data_units(written)) <= 1

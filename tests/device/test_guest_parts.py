@@ -20,6 +20,7 @@ from harness.device.guest.boot import Links, Secrets, qemu_argv
 from harness.device.guest.diagnose import diagnose
 from harness.device.guest.drives import FemuDrive, NvmeDrive
 from harness.device.guest.initramfs import Entry, busybox_path, cpio
+from harness.device.guest.ops_witness import in_order, parse_issues
 from harness.device.guest.qmp import Qmp, QmpError
 
 # -- initramfs ------------------------------------------------------------------------------------
@@ -288,3 +289,20 @@ def test_child_dies_with_its_keeper(tmp_path: Path) -> None:
     deadline = time.monotonic() + 10
     while Path(f"/proc/{child}").exists():
         assert time.monotonic() < deadline
+
+
+# -- order ----------------------------------------------------------------------------------------
+
+
+def test_order_is_read_from_the_kernels_own_trace() -> None:
+    text = """# tracer: nop
+          python-99    [000] ..s1.   12.5: block_rq_issue: 259,0 WS 4096 () 8 + 8 [python]
+          python-99    [000] ..s1.   12.6: block_rq_issue: 259,0 FF 0 () 0 + 0 [python]
+          python-99    [000] ..s1.   12.7: block_rq_issue: 259,0 R 131072 () 2048 + 256 [python]
+          python-99    [000] ..s1.   12.8: block_rq_issue: 259,0 DS 4096 () 16 + 8 [python]
+    """
+    issued = parse_issues(text)
+    assert issued == [("W", 8, 8), ("R", 2048, 256), ("D", 16, 8)]
+    assert in_order(issued, issued) == 3
+    assert in_order([("R", 2048, 256), ("W", 8, 8), ("D", 16, 8)], issued) == 1
+    assert in_order(issued, issued[:1]) == 1

@@ -208,13 +208,8 @@ class Guest:
 
     def harness(self, *words: str, timeout_s: float = 300.0, check: bool = True) -> Completed:
         """Run this project's own command inside, from the same environment."""
-        program = "from harness.cli import main; main()"
-        return self.run(
-            [sys.executable, "-c", program, *words],
-            timeout_s=timeout_s,
-            check=check,
-            cwd=os.getcwd(),
-        )
+        argv = [sys.executable, "-m", "harness", *words]
+        return self.run(argv, timeout_s=timeout_s, check=check, cwd=os.getcwd())
 
     def runner(self, argv: Sequence[str]) -> bytes | None:
         """For ``read_counters``: standard output, None if the command failed."""

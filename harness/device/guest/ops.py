@@ -12,7 +12,6 @@ import numpy as np
 
 from harness.core.errors import MeasurementError
 from harness.device.femu import MAX_COMMAND_BYTES
-from harness.device.guest import ops_worker
 from harness.device.guest.machine import Guest
 
 OP_LIST_DTYPE = np.dtype([("offset", "<u8"), ("length", "<u8"), ("op", "u1")])
@@ -36,7 +35,8 @@ def drive_ops(
     """Send ``ops`` (OP_LIST_DTYPE) to the guest's first drive, in order, one command each.
 
     Returns ``snapshots`` ({tag, ops_done, counters} at every SNAP, drained), ``bytes`` done by
-    operation and ``failed``.
+    operation, ``commands`` sent, how many of them the guest's kernel issued ``in_order``,
+    ``duration_s`` and ``failed`` (empty).
 
     Raises
     ------
@@ -53,9 +53,8 @@ def drive_ops(
         np.save(local, ops)
         guest.put(local, "/run/guest/ops.npy")
     guest.run(["sh", "-c", f"echo 2 > /sys/block/{Path(guest.device).name}/queue/nomerges"])
-    # By path: as a module it would first import this whole package, seconds without KVM.
-    argv = [sys.executable, "-P", ops_worker.__file__, guest.device, "/run/guest/ops.npy"]
-    done = guest.run([*argv, str(depth)], timeout_s=timeout_s)
+    argv = [sys.executable, "-m", "harness.device.guest.ops_worker", guest.device]
+    done = guest.run([*argv, "/run/guest/ops.npy", str(depth)], timeout_s=timeout_s)
     result: dict[str, Any] = json.loads(done.stdout)
     if result["failed"]:
         first = result["failed"][0]
