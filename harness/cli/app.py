@@ -22,6 +22,7 @@ from harness.cli import (
     requests,
     run,
     trace,
+    wear,
 )
 from harness.core.errors import HarnessError, Interrupted
 
@@ -33,6 +34,7 @@ GROUPS: tuple[ModuleType, ...] = (
     trace,
     requests,
     replay,
+    wear,
     bench,
     calibrate,
     report,

@@ -284,36 +284,6 @@ class DeviceProfile(Strict):
             )
         return problems
 
-    def at_size(self, namespace_bytes: int) -> DeviceProfile:
-        """A drive like this one for a namespace of another size, the same share of it spare.
-
-        It has as many lines as this one, 1024 at most, each as much smaller. UsageError where
-        that is too small to work.
-        """
-        pages = max(
-            1, round(namespace_bytes / self.lpn_bytes * self.raw_pages / self.namespace_pages)
-        )
-        axes = {"nchs": self.nchs, "luns_per_ch": self.luns_per_ch}
-        lines = min(self.blks_per_pl, 1024)
-        if pages < lines * self.nchs * self.luns_per_ch:
-            axes = {"nchs": 1, "luns_per_ch": 1}
-        stripe = axes["nchs"] * axes["luns_per_ch"]
-        depth = max(1, pages // (lines * stripe))
-        small: dict[str, Any] = {
-            **axes,
-            "pls_per_lun": 1,
-            "pgs_per_blk": depth,
-            "blks_per_pl": -(-pages // (depth * stripe)),
-            "capacity_bytes": namespace_bytes,
-            "devsz_mb": None,
-            "op_pcent": 0,
-            "name": f"{self.name}-at-{format_size(namespace_bytes).replace(' ', '')}",
-        }
-        wanted = self.drive.line_bytes
-        if wanted is not None and wanted > self.raw_bytes // 1024:
-            small["drive"] = {"line_bytes": None}
-        return self.changed(**small)
-
     def with_policy(self, policy: PolicyName) -> DeviceProfile:
         """The same drive under another policy; UsageError if it cannot work under it."""
         return self.changed(policy=policy)

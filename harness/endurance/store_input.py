@@ -13,7 +13,7 @@ from harness.core.ops import Op
 from harness.endurance.arrange import as_commands
 from harness.endurance.inputs import Batch, Kind
 from harness.stores.ops import CLASS_NAMES, OpArray
-from harness.stores.registry import make_store
+from harness.stores.registry import StoreSpec, load_store_spec, make_store
 from harness.stores.requests.form import RequestBatch, RequestSource
 from harness.stores.requests.load import open_requests
 
@@ -37,19 +37,21 @@ class StoreInput:
 
     def __init__(
         self,
-        store: str,
+        store: str | StoreSpec,
         requests: str,
         model: str,
         store_bytes: int,
         seed: int = 0,
         command_bytes: int = COMMAND_BYTES,
     ) -> None:
-        self.store, self.model, self.seed = store, model, seed
+        self.spec = load_store_spec(store) if isinstance(store, str) else store
+        self.store = store if isinstance(store, str) else self.spec.layout
+        self.model, self.seed = model, seed
         self.store_bytes = store_bytes // _ALIGN * _ALIGN
         self.command_bytes = command_bytes
         self.requests: RequestSource = open_requests(requests, seed=seed)
         self.class_names = list(CLASS_NAMES)
-        make_store(store, self.store_bytes, model)  # to fail now if it cannot be made
+        make_store(self.spec, self.store_bytes, model)  # to fail now if it cannot be made
 
     @property
     def name(self) -> str:
@@ -68,6 +70,7 @@ class StoreInput:
         """What the result says of it."""
         return {
             "store": self.store,
+            "chunk_tokens": self.spec.chunk_tokens,
             "requests": self.requests.name,
             "model": self.model,
             "seed": self.requests.seed,
@@ -77,7 +80,7 @@ class StoreInput:
 
     def batches(self) -> Iterator[Batch]:
         """The writes and discards of an empty store from its first request on."""
-        store = make_store(self.store, self.store_bytes, self.model)
+        store = make_store(self.spec, self.store_bytes, self.model)
         tokens = 0
         for requests in fresh_sessions(self.requests):
             ops = store.serve_batch(requests, reads=False)

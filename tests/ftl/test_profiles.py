@@ -122,17 +122,6 @@ def test_changes_are_validated_again() -> None:
     assert larger.changed(drive={"victim": "cost-benefit"}).drive.line_bytes == 1 << 22
 
 
-def test_another_size_keeps_the_spare_share() -> None:
-    full = load_profile("1tb-0.3dwpd")
-    for policy in ("drive", "femu-late"):
-        small = full.with_policy(policy).at_size(8 << 30)  # type: ignore[arg-type]
-        assert small.namespace_bytes == 8 << 30
-        assert small.over_provisioning == pytest.approx(full.over_provisioning, abs=0.002)
-        assert 1000 <= small.lines <= 1100
-    tiny = full.at_size(64 << 20)
-    assert tiny.over_provisioning == pytest.approx(full.over_provisioning, abs=0.002)
-
-
 def test_any_geometry_alone_is_enough() -> None:
     assert profile().lines == 512
     assert profile().tbw_bytes is None
