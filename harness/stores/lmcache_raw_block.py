@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from harness.core.config import Size, Strict
@@ -18,13 +19,12 @@ from harness.core.errors import UsageError
 from harness.core.ops import PAGE_BYTES
 from harness.core.units import format_size
 from harness.stores.base import need_room
-from harness.stores.chunks import chunk_keys
+from harness.stores.compiled import CompiledStore, pages
 from harness.stores.models import ModelKv
 from harness.stores.ops import OpArray, empty_ops
-from harness.stores.requests.form import Request, RequestBatch
+from harness.stores.requests.form import RequestBatch
 from harness.stores.slot_kernel import checkpoint, drain, serve
 from harness.stores.slot_state import N, SlotParams, SlotState, new_state
-from harness.stores.tally import Tally
 
 
 class Eviction(Strict):
@@ -60,15 +60,15 @@ class LmcacheRawBlock(Strict):
     drain_mbps: PositiveFloat = 1000.0
 
 
-class RawBlockStore:
+class RawBlockStore(CompiledStore):
     """The store on a device of ``capacity_bytes`` for one model."""
 
     def __init__(self, spec: LmcacheRawBlock, capacity_bytes: int, model: ModelKv) -> None:
-        self.spec, self.model, self.capacity_bytes = spec, model, capacity_bytes
-        self.name = spec.layout
+        super().__init__(spec.layout, capacity_bytes, model, spec.chunk_tokens)
+        self.spec = spec
+        self.fixed_buffers = _uring(spec)
         self._params = _params(spec, capacity_bytes, model)
         self._state = new_state(self._params)
-        self._tally = Tally()
 
     @property
     def slots(self) -> int:
@@ -94,26 +94,22 @@ class RawBlockStore:
     def largest_op_bytes(self) -> int:
         """A payload, a piece of state, or the JSON of a full index."""
         p = self._params
-        index = min(p.checkpoint_half - PAGE_BYTES, _pages(p.slots * p.entry_bytes + 1))
+        index = min(p.checkpoint_half - PAGE_BYTES, pages(p.slots * p.entry_bytes + 1))
         return max(p.payload_bytes, p.state_piece_bytes if p.state_pieces else 0, index)
 
-    @property
-    def fixed_buffers(self) -> bool:
-        """Only the io_uring engine registers its buffers."""
-        return self.spec.engine == "io_uring"
+    def _room(self, batch: RequestBatch, chunks: int) -> int:
+        return _room(self._params, self._state, batch, chunks)
 
-    def serve(self, request: Request) -> OpArray:
-        return self.serve_batch(RequestBatch.of([request]))
-
-    def serve_batch(self, batch: RequestBatch, *, reads: bool = True) -> OpArray:
-        starts, keys = chunk_keys(batch, self.spec.chunk_tokens)
-        ops = empty_ops(_room(self._params, self._state, batch, len(keys)))
+    def _serve(
+        self, ops: OpArray, batch: RequestBatch, starts: NDArray[np.int64],
+        keys: NDArray[np.uint64], reads: bool,
+    ) -> int:  # fmt: skip
         self._state.ints[N.OPS] = 0
         serve(
             self._params, self._state, ops, batch.time_s, batch.session, batch.turn, starts, keys,
             reads,
         )  # fmt: skip
-        return self._done(ops)
+        return int(self._state.ints[N.OPS])
 
     def close(self) -> OpArray:
         """Let the workers finish, then write the checkpoint that closing writes."""
@@ -122,14 +118,12 @@ class RawBlockStore:
         drain(self._params, self._state, ops)
         if self._state.ints[N.DIRTY]:
             checkpoint(self._params, self._state, ops)
-        return self._done(ops)
+        return self._counted(ops[: self._state.ints[N.OPS]])
 
-    def report(self) -> dict[str, Any]:
+    def _report(self) -> dict[str, Any]:
         ints, params = self._state.ints, self._params
         return {
-            "store": self.name,
             "engine": self.spec.engine,
-            "capacity_bytes": self.capacity_bytes,
             "slots": params.slots,
             "slot_bytes": params.slot_bytes,
             "data_start": params.data_start,
@@ -146,18 +140,11 @@ class RawBlockStore:
             "failed_puts": int(ints[N.FAILED_PUTS]),
             "checkpoints": int(ints[N.CHECKPOINTS]),
             "checkpoints_too_large": int(ints[N.CHECKPOINTS_SKIPPED]),
-            "issues_discards": False,
-            **self._tally.report(),
         }
-
-    def _done(self, ops: OpArray) -> OpArray:
-        ops = ops[: self._state.ints[N.OPS]]
-        self._tally.add(ops)
-        return ops
 
 
 def _params(spec: LmcacheRawBlock, capacity_bytes: int, model: ModelKv) -> SlotParams:
-    payload = _pages(model.chunk_bytes(spec.chunk_tokens))
+    payload = pages(model.chunk_bytes(spec.chunk_tokens))
     slot = spec.slot_bytes or spec.header_bytes + payload
     if spec.header_bytes + payload > slot:
         raise UsageError(
@@ -167,7 +154,7 @@ def _params(spec: LmcacheRawBlock, capacity_bytes: int, model: ModelKv) -> SlotP
     need_room(capacity_bytes, spec.meta_total_bytes + slot, f"{spec.layout} with one slot")
     payload_room = slot - spec.header_bytes
     pieces = -(-model.state_bytes // payload_room)
-    tail = _pages(model.state_bytes - (pieces - 1) * payload_room) if pieces else 0
+    tail = pages(model.state_bytes - (pieces - 1) * payload_room) if pieces else 0
     eviction = spec.eviction
     return SlotParams(
         slots=(capacity_bytes - spec.meta_total_bytes) // slot,
@@ -194,10 +181,6 @@ def _params(spec: LmcacheRawBlock, capacity_bytes: int, model: ModelKv) -> SlotP
 
 def _uring(spec: LmcacheRawBlock) -> bool:
     return spec.engine == "io_uring"
-
-
-def _pages(size_bytes: int) -> int:
-    return -(-size_bytes // PAGE_BYTES) * PAGE_BYTES
 
 
 def _room(params: SlotParams, state: SlotState, batch: RequestBatch, chunks: int) -> int:

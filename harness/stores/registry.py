@@ -7,14 +7,29 @@ from typing import Annotated
 from pydantic import Field, RootModel
 
 from harness.core.config import load_yaml
-from harness.core.errors import UsageError
 from harness.stores.base import Store
+from harness.stores.file_stores import FileLayout, FileStore
 from harness.stores.lmcache_raw_block import LmcacheRawBlock, RawBlockStore
 from harness.stores.models import ModelKv, load_model
+from harness.stores.mooncake_stores import (
+    BucketStore,
+    MooncakeBucket,
+    MooncakeOffset,
+    OffsetStore,
+)
 from harness.stores.names import workload_yaml
+from harness.stores.pool_stores import Kvbm, PoolStore, VllmDisk
 from harness.stores.session_contiguous import SessionContiguous, SessionContiguousStore
 
-StoreSpec = LmcacheRawBlock | SessionContiguous
+StoreSpec = (
+    LmcacheRawBlock
+    | SessionContiguous
+    | FileLayout
+    | MooncakeBucket
+    | MooncakeOffset
+    | Kvbm
+    | VllmDisk
+)
 
 
 class _AnySpec(RootModel[Annotated[StoreSpec, Field(discriminator="layout")]]):
@@ -37,4 +52,10 @@ def make_store(spec: str | StoreSpec, capacity_bytes: int, model: str | ModelKv)
         return RawBlockStore(loaded, capacity_bytes, kv)
     if isinstance(loaded, SessionContiguous):
         return SessionContiguousStore(loaded, capacity_bytes, kv)
-    raise UsageError(f"no store for the layout {loaded!r}")
+    if isinstance(loaded, FileLayout):
+        return FileStore(loaded, capacity_bytes, kv)
+    if isinstance(loaded, MooncakeBucket):
+        return BucketStore(loaded, capacity_bytes, kv)
+    if isinstance(loaded, MooncakeOffset):
+        return OffsetStore(loaded, capacity_bytes, kv)
+    return PoolStore(loaded, capacity_bytes, kv)

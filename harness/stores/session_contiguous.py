@@ -10,19 +10,19 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from harness.core.config import Strict
 from harness.core.errors import UsageError
 from harness.core.ops import PAGE_BYTES
 from harness.stores.base import need_room
-from harness.stores.chunks import chunk_keys
+from harness.stores.compiled import CompiledStore, pages
 from harness.stores.models import ModelKv
-from harness.stores.ops import OpArray, empty_ops
-from harness.stores.requests.form import Request, RequestBatch
+from harness.stores.ops import OpArray
+from harness.stores.requests.form import RequestBatch
 from harness.stores.session_kernel import segment_bytes, serve
 from harness.stores.session_state import S, SessionParams, new_session_state
-from harness.stores.tally import Tally
 
 MEDIUM_MEMORY, MEDIUM_SSD = 0, 1
 _NODE_BITS, _OFFSET_BITS = 12, 48
@@ -40,15 +40,14 @@ class SessionContiguous(Strict):
     read_streams: PositiveInt = 8
 
 
-class SessionContiguousStore:
+class SessionContiguousStore(CompiledStore):
     """The store on a device of ``capacity_bytes`` for one model."""
 
     def __init__(self, spec: SessionContiguous, capacity_bytes: int, model: ModelKv) -> None:
-        self.spec, self.model, self.capacity_bytes = spec, model, capacity_bytes
-        self.name = spec.layout
+        super().__init__(spec.layout, capacity_bytes, model, spec.chunk_tokens)
+        self.spec = spec
         self._params = _params(spec, capacity_bytes, model)
         self._state = new_session_state(self._params)
-        self._tally = Tally()
 
     @property
     def extent_bytes(self) -> int:
@@ -67,35 +66,24 @@ class SessionContiguousStore:
         chunks = max(1, p.extent_bytes // max(1, int(p.layer_bytes.sum())))
         return max(int(p.layer_bytes.max(initial=0)) * chunks + PAGE_BYTES, p.state_bytes)
 
-    @property
-    def fixed_buffers(self) -> bool:
-        """Ordinary buffers: the description names no registration."""
-        return False
+    def _room(self, batch: RequestBatch, chunks: int) -> int:
+        return (len(self._params.layer_bytes) + 1) * (chunks + len(batch))
 
-    def serve(self, request: Request) -> OpArray:
-        return self.serve_batch(RequestBatch.of([request]))
-
-    def serve_batch(self, batch: RequestBatch, *, reads: bool = True) -> OpArray:
-        starts, keys = chunk_keys(batch, self.spec.chunk_tokens)
-        ranges = (len(self._params.layer_bytes) + 1) * (len(keys) + len(batch))
-        ops, order = empty_ops(ranges), np.empty(ranges, np.int64)
+    def _serve(
+        self, ops: OpArray, batch: RequestBatch, starts: NDArray[np.int64],
+        keys: NDArray[np.uint64], reads: bool,
+    ) -> int:  # fmt: skip
+        order = np.empty(len(ops), np.int64)
         self._state.ints[S.OPS] = 0
         serve(self._params, self._state, ops, order, batch.session, batch.turn, starts, keys, reads)
         count = int(self._state.ints[S.OPS])
-        ops = ops[:count][np.argsort(order[:count], kind="stable")]
+        ops[:count] = ops[:count][np.argsort(order[:count], kind="stable")]
         self._state.ints[S.GROUP_SIZE] = self.spec.append_streams
-        self._tally.add(ops)
-        return ops
+        return count
 
-    def close(self) -> OpArray:
-        """Nothing is held back, nothing is written at the end."""
-        return empty_ops()
-
-    def report(self) -> dict[str, Any]:
+    def _report(self) -> dict[str, Any]:
         ints = self._state.ints
         return {
-            "store": self.name,
-            "capacity_bytes": self.capacity_bytes,
             "extents": self._params.extents,
             "extent_bytes": self._params.extent_bytes,
             "used_extents": self._params.extents - int(ints[S.FREE_EXTENTS]),
@@ -109,8 +97,6 @@ class SessionContiguousStore:
             "evictions": int(ints[S.RECLAIMED_SESSIONS]),
             "evicted": int(ints[S.RECLAIMED_CHUNKS]),
             "failed_puts": int(ints[S.FAILED_PUTS]),
-            "issues_discards": False,
-            **self._tally.report(),
         }
 
 
@@ -139,7 +125,7 @@ def _params(spec: SessionContiguous, capacity_bytes: int, model: ModelKv) -> Ses
          for b in model.layer_bytes],
         np.int64,
     )  # fmt: skip
-    state = -(-model.state_bytes // PAGE_BYTES) * PAGE_BYTES
+    state = pages(model.state_bytes)
     chunks = max(1, spec.extent_tokens // spec.chunk_tokens)
     draft = SessionParams(
         extents=1, extent_bytes=0, page_bytes=PAGE_BYTES, chunk_rows=1, layer_bytes=layer_bytes,

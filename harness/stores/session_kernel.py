@@ -12,13 +12,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from harness.core.ops import Op
+from harness.stores.front import add_op, leading, state_key
 from harness.stores.index import (
     ABSENT,
-    STATE_SALT,
     index_get,
     index_put,
     index_remove,
-    mix_pair,
     recency_add,
     recency_oldest,
     recency_remove,
@@ -62,21 +61,11 @@ def _emit(
 ) -> None:  # fmt: skip
     """Add an op; ``order`` interleaves the writes of a group of requests, after their reads."""
     at = s.ints[_OPS]
-    row = ops[at]
-    row.offset = offset
-    row.length = length
-    row.op = op
-    row.object_class = cls
-    row.stream = stream
-    row.session = session
-    row.turn = turn
-    row.layer = layer
-    row.key = key
+    s.ints[_OPS] = add_op(ops, at, op, offset, length, cls, stream, session, turn, layer, key)
     rank = s.ints[_GROUP] << np.int64(39)
     if op == _WRITE:
         rank += _WRITES_LAST + step * 64 + s.ints[_GROUP_SIZE] % 64
     order[at] = rank
-    s.ints[_OPS] = at + 1
 
 
 @njit(cache=True)
@@ -235,7 +224,7 @@ def _store(
     missing: NDArray[np.uint64], count: int, last: np.uint64, session: int, turn: int,
 ) -> None:  # fmt: skip
     """Append the missing chunks of a request, and the state after its ``last`` chunk."""
-    state = mix_pair(last, STATE_SALT)
+    state = state_key(last)
     wants_state = p.state_bytes > 0 and index_get(s.keys, s.values, state) == ABSENT
     if count == 0 and not wants_state:
         return
@@ -257,24 +246,6 @@ def _store(
         done += fit
     if wants_state:
         _append_state(p, s, ops, order, who, state, session, turn, step)
-
-
-@njit(cache=True)
-def _leading(
-    p: SessionParams, s: SessionState, keys: NDArray[np.uint64], first: int, last: int
-) -> int:
-    """Leading chunks held, back to one after which the state is held too."""
-    hit = 0
-    while first + hit < last and index_get(s.keys, s.values, keys[first + hit]) != ABSENT:
-        hit += 1
-    found = hit
-    while p.state_bytes > 0 and hit > 0:
-        state = mix_pair(keys[first + hit - 1], STATE_SALT)
-        if index_get(s.keys, s.values, state) != ABSENT:
-            break
-        hit -= 1
-    s.ints[_CUT] += found - hit
-    return hit
 
 
 @njit(cache=True)
@@ -306,7 +277,7 @@ def _load(
             place += 1
             c += run
     if hit > 0 and p.state_bytes > 0:
-        key = mix_pair(keys[first + hit - 1], STATE_SALT)
+        key = state_key(keys[first + hit - 1])
         at = s.segment_base[index_get(s.keys, s.values, key)]
         size = _round(p, p.state_bytes)
         stream = p.append_streams + place % p.read_streams
@@ -346,7 +317,8 @@ def serve(
     for r in range(len(sessions)):
         first, last = starts[r], starts[r + 1]
         session, turn = int(sessions[r]), int(turns[r])
-        hit = _leading(p, s, keys, first, last)
+        hit, found = leading(s.keys, s.values, keys, first, last, p.state_bytes > 0)
+        s.ints[_CUT] += found - hit
         _join_group(p, s, keys, first, hit, session)
         s.ints[_REQUESTS] += 1
         s.ints[_WANTED] += last - first

@@ -14,6 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from harness.core.ops import PAGE_BYTES, Op
+from harness.stores.front import add_op
 from harness.stores.index import (
     ABSENT,
     STATE_SALT,
@@ -47,18 +48,9 @@ def _emit(
     s: SlotState, ops: OpArray, op: int, offset: int, length: int, cls: int, stream: int,
     session: int, turn: int, key: np.uint64,
 ) -> None:  # fmt: skip
-    at = s.ints[_OPS]
-    row = ops[at]
-    row.offset = offset
-    row.length = length
-    row.op = op
-    row.object_class = cls
-    row.stream = stream
-    row.session = session
-    row.turn = turn
-    row.layer = ALL_LAYERS
-    row.key = key
-    s.ints[_OPS] = at + 1
+    s.ints[_OPS] = add_op(
+        ops, s.ints[_OPS], op, offset, length, cls, stream, session, turn, ALL_LAYERS, key
+    )
 
 
 @njit(cache=True)

@@ -197,7 +197,8 @@ def _next_lane(p: Shape, t: Traffic, rng: np.random.Generator) -> int:
 @njit(cache=True)
 def _asked_again(p: Shape, document: int) -> bool:
     """Whether a document is one of those that are asked about more than once."""
-    return mix_pair(p.seed, np.uint64(document)) < np.uint64(p.document_asked_again * 2.0**63) * 2
+    chance = mix_pair(p.seed, np.uint64(document)) >> np.uint64(1)
+    return bool(chance < np.uint64(p.document_asked_again * 2.0**63))
 
 
 @njit(cache=True)
