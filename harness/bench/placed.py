@@ -28,6 +28,9 @@ from harness.stores.session_contiguous import SessionContiguous
 SPARE_SESSIONS = OTHERS_AT_ONCE + 1
 """Room beside the sessions to be read: for others that age the store, and for its watermark."""
 
+LEAST_BUCKETS = 8
+"""A store of a few buckets would reclaim the sessions with its first one."""
+
 WRITE_BYTES = 1 << 20
 WRITE_DEPTH = 8
 _BATCH = 64
@@ -53,7 +56,11 @@ class Placed:
         self.model = load_model(placement.model)
         self.spec = fit_spec(load_store_spec(placement.store), placement, region.size_bytes)
         self.store: Store = make_store(self.spec, region.size_bytes, self.model)
-        self.traffic = Traffic(placement, region.size_bytes, float(self.model.token_bytes), seed)
+        sights = getattr(self.spec, "admission_sights", 1)
+        tail = 2 * _bucket_bytes(self.spec)
+        self.traffic = Traffic(
+            placement, region.size_bytes, float(self.model.token_bytes), seed, sights, tail
+        )
         self.sessions: list[Ranges] = []
         self.written_bytes = 0
 
@@ -91,7 +98,7 @@ class Placed:
         ops = self.store.serve(self.traffic.restore(session))
         self.written_bytes += write_ops(engine, self._writes(ops))
         reads = ops[(ops["op"] == Op.READ) & (ops["session"] == session)]
-        found = by_layer(reads, self.placement.store, self.model, self.spec.chunk_tokens)
+        found = by_layer(reads, self.spec.layout, self.model, self.spec.chunk_tokens)
         needed = session_bytes(self.placement, self.model) // self.placement.sessions
         if found.wanted_bytes < needed:
             raise UsageError(
@@ -134,7 +141,13 @@ def needed_bytes(placement: Placement) -> int:
     extents = placement.sessions * own + SPARE_SESSIONS * others
     # Ranges and states are padded to pages and slots have headers: a sixteenth covers that.
     total = extents * (each + model.state_bytes) * 17 // 16 + 2 * _SMALL_META_BYTES
+    total = max(total, LEAST_BUCKETS * _bucket_bytes(load_store_spec(placement.store)))
     return -(-total // WRITE_BYTES) * WRITE_BYTES
+
+
+def _bucket_bytes(spec: StoreSpec) -> int:
+    """Bytes of the buckets that a store fills; 0 for a store without any."""
+    return int(getattr(spec, "bucket_bytes", 0))
 
 
 def fit_spec(spec: StoreSpec, placement: Placement, capacity_bytes: int) -> StoreSpec:

@@ -23,6 +23,11 @@ KEYS_THEN_VALUES = frozenset({"lmcache-raw-block", "lmcache-local-disk"})
 """Layouts whose chunk holds K of all layers and then V of all layers; others keep them by layer."""
 
 
+TOKEN_MAJOR = frozenset({"sglang-file"})
+"""Layouts whose chunk goes token by token with all layers inside: nothing less than the chunk
+brings any layer, so the first layer waits for it and the others have it then."""
+
+
 @dataclass(frozen=True)
 class Ranges:
     """Byte ranges of a session: offset, length (uint64[n]) and layer (int64[n])."""
@@ -82,17 +87,11 @@ def by_layer(ops: OpArray, store: str, model: ModelKv, chunk_tokens: int) -> Ran
         Ranges(ops["offset"][state], ops["length"][state], np.full(state.sum(), layers)),
     ]
     chunks = ops[~named & ~state]
-    if len(chunks):
-        within = _inside_chunk(store, model, chunk_tokens)
-        if int((within.offset + within.length).max()) > int(chunks["length"].min()):
-            raise UsageError(f"{store}: reads of less than a chunk cannot be cut by layer")
-        parts.append(
-            Ranges(
-                (chunks["offset"][:, None] + within.offset[None, :]).ravel(),
-                np.tile(within.length, len(chunks)),
-                np.tile(within.layer, len(chunks)),
-            )
-        )
+    if len(chunks) and store in TOKEN_MAJOR:
+        first = np.zeros(len(chunks), np.int64)
+        parts.append(Ranges(chunks["offset"], chunks["length"], first))
+    elif len(chunks):
+        parts += _cut_chunks(chunks, _inside_chunk(store, model, chunk_tokens), store)
     return Ranges(
         np.concatenate([part.offset for part in parts]),
         np.concatenate([part.length for part in parts]),
@@ -132,6 +131,42 @@ def interleave(plans: list[Plan]) -> Plan:
         np.concatenate([plan.length for plan in plans])[order],
         layer[order],
         sum(plan.wanted_bytes for plan in plans),
+    )
+
+
+def _cut_chunks(chunks: OpArray, within: Ranges, store: str) -> list[Ranges]:
+    """The ranges ``within`` every chunk; a chunk may lie in several pieces (equal keys in turn)."""
+    fresh = np.concatenate(([True], chunks["key"][1:] != chunks["key"][:-1]))
+    first = np.flatnonzero(fresh)
+    held = np.add.reduceat(chunks["length"], first)
+    if int((within.offset + within.length).max()) > int(held.min()):
+        raise UsageError(f"{store}: reads of less than a chunk cannot be cut by layer")
+    count = np.diff(np.append(first, len(chunks)))
+    whole = chunks[first[count == 1]]
+    parts = [
+        Ranges(
+            (whole["offset"][:, None] + within.offset[None, :]).ravel(),
+            np.tile(within.length, len(whole)),
+            np.tile(within.layer, len(whole)),
+        )
+    ]
+    for start, pieces in zip(first[count > 1], count[count > 1], strict=True):
+        parts.append(_across(chunks[start : start + pieces], within))
+    return parts
+
+
+def _across(pieces: OpArray, within: Ranges) -> Ranges:
+    """``within`` one chunk that lies in several pieces: each range falls into those it meets."""
+    ends = np.cumsum(pieces["length"]).astype(np.int64)
+    starts = ends - pieces["length"].astype(np.int64)
+    low, high = within.offset.astype(np.int64), (within.offset + within.length).astype(np.int64)
+    from_, to = np.maximum(low[:, None], starts), np.minimum(high[:, None], ends)
+    which, piece = np.nonzero(to > from_)
+    begin = from_[which, piece]
+    return Ranges(
+        pieces["offset"][piece] + (begin - starts[piece]).astype(np.uint64),
+        (to[which, piece] - begin).astype(np.uint64),
+        within.layer[which],
     )
 
 

@@ -54,12 +54,19 @@ class Traffic:
         Of the store, and of the model over all layers.
     seed
         Makes every block id; equal seeds, equal requests.
+    sights
+        How often each request is made: a store that admits at the second sight needs two.
+    tail_bytes
+        What others write after the sessions' last turn: a store that gathers objects until a
+        bucket is full would hold the end of a session in memory otherwise.
     """
 
     def __init__(
-        self, placement: Placement, capacity_bytes: int, token_bytes: float, seed: int
-    ) -> None:
-        self.placement = placement
+        self, placement: Placement, capacity_bytes: int, token_bytes: float, seed: int,
+        sights: int = 1, tail_bytes: int = 0,
+    ) -> None:  # fmt: skip
+        self.placement, self._sights = placement, sights
+        self._tail_tokens = tail_bytes / token_bytes
         self.capacity_tokens = capacity_bytes / token_bytes
         self.form = RequestForm(block_tokens=BLOCK_TOKENS)
         self._salt = np.uint64(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
@@ -80,7 +87,8 @@ class Traffic:
                 yield from self._write_others(BETWEEN_TURNS_SHARE * self.capacity_tokens)
             done, upto = (self.blocks * t // turns for t in (turn, turn + 1))
             for session in self.session_numbers():
-                yield self._request(session, turn, upto, (upto - done) * BLOCK_TOKENS)
+                yield from self._seen(session, turn, upto, (upto - done) * BLOCK_TOKENS)
+        yield from self._write_others(self._tail_tokens)
 
     def session_numbers(self) -> range:
         """The sessions that will be read back."""
@@ -110,8 +118,14 @@ class Traffic:
             for turn in range(OTHERS_TURNS):
                 for session in range(first, first + OTHERS_AT_ONCE):
                     upto = (turn + 1) * each
-                    yield self._request(session, turn, upto, each * BLOCK_TOKENS)
+                    yield from self._seen(session, turn, upto, each * BLOCK_TOKENS)
             first += OTHERS_AT_ONCE
+
+    def _seen(self, session: int, turn: int, blocks: int, new_tokens: int) -> Iterator[Request]:
+        """A turn, as often as the store must see it; only the last time counts as written."""
+        for sight in range(self._sights):
+            last = sight == self._sights - 1
+            yield self._request(session, turn, blocks, new_tokens if last else 0)
 
     def _request(self, session: int, turn: int, blocks: int, new_tokens: int) -> Request:
         return Request(

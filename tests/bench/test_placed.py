@@ -139,3 +139,32 @@ def test_states_of_hybrid_models_are_part_of_the_plan(nowhere: Engine) -> None:
     model = load_model("qwen3.5-27b")
     state = found.layer == len(model.layer_bytes)
     assert int(found.length[state].sum()) >= model.state_bytes
+
+
+def shipped_stores() -> list[str]:
+    from harness.core.assets import asset_dir
+
+    return sorted(path.stem for path in (asset_dir("workloads") / "stores").glob("*.yaml"))
+
+
+NEVER_EVICT = {"lmcache-raw-block-legacy", "sglang-file", "vllm-fs"}
+"""Once these are full they store nothing more: an aged one cannot hold a fresh session."""
+
+
+@pytest.mark.parametrize("store", shipped_stores())
+def test_every_shipped_store_can_be_benchmarked_or_says_why(nowhere: Engine, store: str) -> None:
+    where = placement(store, turns=2, age=1.0)
+    size = needed_bytes(where)
+    placed = Placed(where, Region(0, size), seed=2)
+    if store in NEVER_EVICT:
+        with pytest.raises(UsageError, match="kept only 0 B"):
+            placed.write(nowhere)
+        return
+    placed.write(nowhere)
+    assert nowhere.end <= size  # type: ignore[attr-defined]
+    (found,) = placed.sessions
+    assert found.wanted_bytes >= session_bytes(where, placed.model)
+    layered = make_plan(found, "layers", gap_bytes=64 << 10, read_bytes=MIB)
+    whole = make_plan(found, "whole", gap_bytes=64 << 10, read_bytes=MIB)
+    assert layered.wanted_bytes == whole.wanted_bytes
+    assert len(layered) >= len(whole)

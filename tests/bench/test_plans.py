@@ -76,7 +76,7 @@ def test_a_chunk_with_keys_before_values_is_two_ranges_a_layer() -> None:
     chunk = model.chunk_bytes(256)
     ops = empty_ops(2)
     ops["offset"], ops["length"] = [4096, 1 << 30], chunk
-    ops["op"], ops["layer"] = Op.READ, ALL_LAYERS
+    ops["op"], ops["layer"], ops["key"] = Op.READ, ALL_LAYERS, [1, 2]
     ops["object_class"] = ObjectClass.FULL_ATTENTION
     found = by_layer(ops, "lmcache-raw-block", model, 256)
     assert found.wanted_bytes == 2 * chunk
@@ -101,10 +101,35 @@ def test_states_come_after_the_layers_and_named_layers_stay() -> None:
     assert found.layer.tolist() == [5, len(model.layer_bytes)]
 
 
+def test_a_chunk_in_pieces_is_cut_across_them() -> None:
+    model = load_model("llama-3.1-8b-tp8")
+    chunk = model.chunk_bytes(16)  # 256 KiB: 8 KiB a layer
+    ops = empty_ops(3)
+    ops["offset"], ops["length"] = [1 << 20, 1 << 30, 5 << 30], [20480, chunk - 20480, chunk]
+    ops["op"], ops["layer"], ops["key"] = Op.READ, ALL_LAYERS, [7, 7, 8]
+    ops["object_class"] = ObjectClass.FULL_ATTENTION
+    found = by_layer(ops, "mooncake-bucket", model, 16)
+    assert found.wanted_bytes == 2 * chunk
+    third = found.layer == 2  # bytes 16384 to 24576: half in each piece
+    rows = sorted(zip(found.offset[third].tolist(), found.length[third].tolist(), strict=True))
+    assert rows == [((1 << 20) + 16384, 4096), (1 << 30, 4096), ((5 << 30) + 16384, 8192)]
+
+
+def test_token_major_chunks_come_whole_with_the_first_layer() -> None:
+    model = load_model("llama-3.1-8b-tp8")
+    ops = empty_ops(2)
+    ops["offset"], ops["length"] = [0, 1 << 20], model.chunk_bytes(64)
+    ops["op"], ops["layer"], ops["key"] = Op.READ, ALL_LAYERS, [1, 2]
+    ops["object_class"] = ObjectClass.FULL_ATTENTION
+    found = by_layer(ops, "sglang-file", model, 64)
+    assert found.layer.tolist() == [0, 0]
+    assert found.length.tolist() == [model.chunk_bytes(64)] * 2
+
+
 def test_part_of_a_chunk_cannot_be_cut() -> None:
     model = load_model("llama-3.1-8b-tp8")
     ops = empty_ops(1)
-    ops["offset"], ops["length"], ops["layer"] = 0, 4096, ALL_LAYERS
+    ops["offset"], ops["length"], ops["layer"], ops["key"] = 0, 4096, ALL_LAYERS, 1
     ops["object_class"] = ObjectClass.FULL_ATTENTION
     with pytest.raises(UsageError, match="less than a chunk"):
         by_layer(ops, "lmcache-raw-block", model, 256)
