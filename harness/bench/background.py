@@ -7,9 +7,11 @@ import time
 
 from harness.bench.drive import Engine
 from harness.bench.placed import WRITE_BYTES, Placed, write_ops
+from harness.device.buffers import PayloadPool
 from harness.device.guard import Target
 
 DEPTH = 4
+_SEED = 0x6368
 
 
 class Churn:
@@ -45,7 +47,8 @@ class Churn:
     def _write(self) -> None:
         start = time.perf_counter()
         try:
-            with Engine(self._target.fd, DEPTH, WRITE_BYTES) as engine:
+            pool = PayloadPool(DEPTH, WRITE_BYTES, seed=_SEED)
+            with Engine(self._target.fd, DEPTH, WRITE_BYTES, pool) as engine:
                 for ops in self._placed.write_ops(self._placed.traffic.churn(), batch_size=1):
                     self._bytes += write_ops(engine, ops)
                     if self._stop.is_set():

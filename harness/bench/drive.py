@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from harness.bench.plans import Plan
 from harness.core.errors import MeasurementError
-from harness.device.buffers import AlignedPool
+from harness.device.buffers import AlignedPool, PayloadPool
 from harness.device.ring import Opcode, Ring, empty_sqes
 
 WINDOW_LAYERS = 2
@@ -64,6 +64,7 @@ class Engine:
         self.fd, self.depth = fd, depth
         self.pool = pool or AlignedPool(depth, largest)
         self.ring = Ring(depth)
+        self._writes = 0
 
     def __enter__(self) -> Engine:
         return self
@@ -104,6 +105,8 @@ class Engine:
                 sqes["addr"][batch] = (
                     self.pool.address + np.array(slots, np.uint64) * self.pool.slot_bytes
                 )
+                if write:
+                    self._stamp(slots, offset[batch], length[batch])
                 issued_at[batch] = time.perf_counter()
                 self.submit(sqes[batch])
                 following = limit
@@ -142,6 +145,15 @@ class Engine:
         sqes["len"] = length
         sqes["user_data"] = np.arange(len(offset))
         return sqes
+
+    def _stamp(
+        self, slots: list[int], offset: NDArray[np.uint64], length: NDArray[np.uint64]
+    ) -> None:
+        """Make every write's content its own, where the pool knows how: drives may deduplicate."""
+        if isinstance(self.pool, PayloadPool):
+            for slot, at, size in zip(slots, offset.tolist(), length.tolist(), strict=True):
+                self._writes += 1
+                self.pool.stamp(slot, at, size, self._writes)
 
     def submit(self, batch: NDArray[np.void]) -> None:
         """Hand ``batch`` to the kernel, all of it."""
