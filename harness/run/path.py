@@ -13,7 +13,7 @@ from harness.core.runs import RunFolder
 from harness.doctor.registry import all_checks, require
 from harness.report.page import write_page
 from harness.report.run import read_run
-from harness.run import steps
+from harness.run import steps, warm
 from harness.run.plan import RunPlan
 from harness.run.steps import Job, Step
 
@@ -62,6 +62,8 @@ def run_path(
         A step could not be done; the folder stays ``.partial`` with what was done before.
     """
     require(*(check.name for check in all_checks(results) if check.required), results=results)
+    with bar("compiling loops (first run only)"):
+        warm.compile_loops()
     done: list[StepDone] = []
     with RunFolder(results, "run", name, plan.model_dump(mode="json")) as run:
         with ExitStack() as devices:

@@ -1,7 +1,7 @@
 """Compile the loops of the whole path once, so that no measurement waits for a compiler.
 
-``python -m harness.run.warm`` is part of the installation; the machine code is kept in the
-user's cache and made anew when the loops change.
+``python -m harness.run.warm`` is part of the installation, and ``harness run`` begins with it; the
+machine code is kept in the user's cache and made anew when the loops change.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _write_trace(path: Path) -> None:
         )
 
 
-def main() -> None:
+def compile_loops() -> None:
     """Compile everything that this user may: without root no device can be made."""
     parts: list[Callable[[], None]] = [stores, ftl]
     if os.geteuid() == 0:
@@ -90,4 +90,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    compile_loops()
