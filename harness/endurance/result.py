@@ -34,7 +34,7 @@ def to_json(done: Wear) -> dict[str, Any]:
         "snapshots": [
             {"event": snapshot.event, **snapshot.counters.to_json()} for snapshot in found.snapshots
         ],
-        "counted_from": "the drive's first command" if _from_new(done) else "after the fill",
+        "counted_from": "the drive's first command" if _from_new(done) else "the end of the fill",
         "windows": [_window(window) for window in found.windows],
         **_bytes(done),
         **_beside(done),

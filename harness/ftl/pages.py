@@ -17,6 +17,9 @@ import numpy as np
 
 from harness.ftl.jit import inlined, inner
 
+NARROW_BELOW = 1 << 31
+"""Addresses and LPNs below this fit 32-bit words with a bit to spare: 8 TiB of 4 KiB pages."""
+
 BLOCK = 64
 """Pages looked at together; a block whose old pages share one line costs one update."""
 
@@ -49,8 +52,7 @@ def allocate(logical_pages: int, lines: int, pages_per_line: int, tagged: bool) 
 
     ``tagged`` keeps the class of each logical page, one byte more.
     """
-    shift = place_bits(pages_per_line)
-    word = np.uint32 if max(lines << shift, logical_pages) < 1 << 31 else np.uint64
+    word = _word(logical_pages, lines, pages_per_line)
     bits = np.iinfo(word).bits
     return Pages(
         l2p=np.full(logical_pages, np.iinfo(word).max, word),
@@ -68,10 +70,14 @@ def allocate(logical_pages: int, lines: int, pages_per_line: int, tagged: bool) 
     )
 
 
+def _word(logical_pages: int, lines: int, pages_per_line: int) -> type[np.uint32] | type[np.uint64]:
+    largest = max(lines << place_bits(pages_per_line), logical_pages)
+    return np.uint32 if largest < NARROW_BELOW else np.uint64
+
+
 def table_bytes(logical_pages: int, lines: int, pages_per_line: int, tagged: bool) -> int:
     """Memory that ``allocate`` will take, in bytes."""
-    shift = place_bits(pages_per_line)
-    width = 4 if max(lines << shift, logical_pages) < 1 << 31 else 8
+    width = np.dtype(_word(logical_pages, lines, pages_per_line)).itemsize
     words = logical_pages + lines * pages_per_line + 2 * pages_per_line
     return width * words + 16 * lines + (logical_pages if tagged else 0)
 
