@@ -208,6 +208,7 @@ def test_an_interrupted_recording_becomes_a_trace(tmp_path: Path) -> None:
     assert trace.meta.notes[0].startswith("recording did not end cleanly")
 
 
+@pytest.mark.slow
 def test_rows_far_out_of_order_are_sorted_on_disk(tmp_path: Path) -> None:
     half = WINDOW_ROWS + WINDOW_ROWS // 2
     with (tmp_path / "in.trace").open("w") as out:
