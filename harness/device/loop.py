@@ -15,8 +15,10 @@ import os
 import tempfile
 from pathlib import Path
 from types import TracebackType
+from weakref import WeakValueDictionary
 
 from harness.core.errors import MachineError, UsageError
+from harness.core.signals import uninterrupted
 from harness.core.units import format_size
 
 _LOOP_CTL_GET_FREE = 0x4C82
@@ -81,7 +83,7 @@ class _PartitionOrder(ctypes.Structure):
     )
 
 
-_own: dict[str, LoopDevice] = {}
+_own: WeakValueDictionary[str, LoopDevice] = WeakValueDictionary()
 
 
 class LoopDevice:
@@ -123,13 +125,14 @@ class LoopDevice:
         self.size_bytes = size_bytes
         self.logical_block = logical_block
         self._fd = -1
-        self.backing_fd = _nameless_file(Path(directory), size_bytes)
-        try:
-            flags = _LO_FLAGS_AUTOCLEAR | (_LO_FLAGS_DIRECT_IO if direct_io else 0)
-            self._fd, number = _claim(self.backing_fd, logical_block, flags)
-        except BaseException:
-            os.close(self.backing_fd)
-            raise
+        with uninterrupted():
+            self.backing_fd = _nameless_file(Path(directory), size_bytes)
+            try:
+                flags = _LO_FLAGS_AUTOCLEAR | (_LO_FLAGS_DIRECT_IO if direct_io else 0)
+                self._fd, number = _claim(self.backing_fd, logical_block, flags)
+            except BaseException:
+                os.close(self.backing_fd)
+                raise
         self.name = f"loop{number}"
         self.path = f"/dev/{self.name}"
         self.direct_io = bool(_status(self._fd).flags & _LO_FLAGS_DIRECT_IO)
@@ -142,6 +145,11 @@ class LoopDevice:
             os.close(self._fd)
             os.close(self.backing_fd)
             self._fd = -1
+
+    def __del__(self) -> None:
+        """Whoever loses the object, by an interruption say, must not keep the device."""
+        if getattr(self, "_fd", -1) >= 0:
+            self.close()
 
     def is_ours_still(self) -> bool:
         """Whether the device of that name still has our file behind it."""
@@ -166,7 +174,7 @@ class LoopDevice:
 
 def own_loop_devices() -> frozenset[str]:
     """Paths of the loop devices that this process made and still holds."""
-    return frozenset(path for path, device in _own.items() if device.is_ours_still())
+    return frozenset(path for path, device in list(_own.items()) if device.is_ours_still())
 
 
 def _nameless_file(directory: Path, size_bytes: int) -> int:

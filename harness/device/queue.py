@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.core.errors import MachineError
 from harness.core.files import write_json
+from harness.core.signals import uninterrupted
 
 _SYS = Path("/sys/class/block")
 IN_ORDER = {"scheduler": "none", "nomerges": "2"}
@@ -51,14 +52,16 @@ def queue_settings(
         yield found
         return
     note = folder / f"queue-{disk}.json"
-    _write_note(note, {**_owner(), "disk": disk, "set": changes, "found": found})
     try:
-        for key, value in changes.items():
-            _write(disk, key, value)
+        with uninterrupted():
+            _write_note(note, {**_owner(), "disk": disk, "set": changes, "found": found})
+            for key, value in changes.items():
+                _write(disk, key, value)
         yield found
     finally:
-        _give_back(disk, changes, found)
-        note.unlink(missing_ok=True)
+        with uninterrupted():
+            _give_back(disk, changes, found)
+            note.unlink(missing_ok=True)
 
 
 def restore_stale(folder: Path | None = None) -> list[str]:

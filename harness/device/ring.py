@@ -274,6 +274,12 @@ class Ring:
         # Mappings end with their last view; one that a caller still holds must stay valid.
         del self.sqes, self.cqes, self._ring_map, self._sqe_map
 
+    def __del__(self) -> None:
+        """A ring that was lost, by an interruption say, does not stay open."""
+        if getattr(self, "fd", -1) >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
     def __enter__(self) -> Ring:
         return self
 

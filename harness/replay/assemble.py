@@ -61,6 +61,7 @@ def assemble(
             "asynchronous_discards": rig.lanes[0].ring_discard,
             "deepest": rig.meter(Meter.PEAK),
             "no_room": rig.meter(Meter.EAGAIN),
+            "blocking": rig.meter(Meter.BLOCKING),
             "system_calls": rig.meter(Meter.ENTERS),
             "starved_s": rig.meter(Meter.STARVED_NS) / 1e9,
         },
@@ -199,6 +200,9 @@ def _notes(session: Session, found: Survey, seen: dict[str, Any] | None) -> list
         notes.append("order holds within each queue; between queues only time keeps it")
     if session.options.zero:
         notes.append("zeros were written: drives that compress or deduplicate them write less")
+    if session.rig.meter(Meter.BLOCKING):
+        blocked = session.rig.meter(Meter.BLOCKING)
+        notes.append(f"{blocked} commands went through kernel workers, their place uncertain")
     if seen and seen["merges"]:
         notes.append(f"the block layer merged {seen['merges']} commands")
     if seen and seen["kernel_splits"]:

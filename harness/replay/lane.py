@@ -81,6 +81,8 @@ class Flight(NamedTuple):
         Buffer slot of a command, by window row.
     free
         Stack of free buffer slots.
+    tries
+        How often the kernel had no room for a command, by window row.
     again
         Commands that the kernel had no room for, in trace order.
     batch
@@ -95,6 +97,7 @@ class Flight(NamedTuple):
 
     slot: I64
     free: I64
+    tries: I64
     again: I64
     batch: I64
     finished: I64
@@ -107,6 +110,7 @@ def make_flight(window_size: int, depth: int, first: int) -> Flight:
     return Flight(
         slot=np.zeros(window_size, np.int64),
         free=np.arange(depth, dtype=np.int64),
+        tries=np.zeros(window_size, np.int64),
         again=np.zeros(depth, np.int64),
         batch=np.zeros(depth, np.int64),
         finished=np.zeros(depth, np.int64),

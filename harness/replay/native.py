@@ -114,4 +114,5 @@ def system_call(number: int, a: int, b: int, c: int, d: int, e: int, f: int) -> 
     result = _syscall(number, a, b, c, d, e, f)
     if result != -1:
         return int(result)
-    return -int(load_u32(_errno_location()))
+    # Signed before it is negated: minus an unsigned number would be a float here.
+    return int(-np.int64(load_u32(_errno_location())))

@@ -1,9 +1,10 @@
 """Compiled steps that every engine shares: submit a batch, take completions, wait.
 
 Reads and writes are submitted with NOWAIT, so that when the queue has no room the kernel says so
-(EAGAIN) instead of handing the request to a worker thread and losing its place; such a
-command is issued again before any other. Flushes and write-zeroes have no such path: the kernel
-always runs them in a worker.
+(EAGAIN) instead of handing the request to a worker thread and losing its place; such a command
+is issued again before any other. One that is refused again and again (the kernel would have to
+split it, say) is submitted without NOWAIT in the end. Flushes and write-zeroes have no such path:
+the kernel always runs them in a worker.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _SYS_IOCTL, _BLKDISCARD = 16, 0x1277
 _EAGAIN, _EINTR, _EBUSY, _ETIME = -11, -4, -16, -62
 _FALLOC_ZERO_KEEP_SIZE = 0x11
 _GETEVENTS_ARG_BYTES = 24
+_PATIENCE = 64
+"""Refusals after which a command may block, in a worker thread of the kernel."""
 
 
 @inner
@@ -70,7 +73,10 @@ def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, s
         flight.slot[row] = flight.free[flight.at[At.FREE]]
         window.submitted[row] = before
         entry = int(tail + i) & (len(lane.sqes) - 1)
-        _prepare(lane, window, entry, command, row, flight.slot[row])
+        patient = flight.tries[row] < _PATIENCE
+        meter[Meter.BLOCKING] += not patient
+        nowait = RWF_NOWAIT if patient else 0
+        _prepare(lane, window, entry, command, row, flight.slot[row], nowait)
     store_u32(lane.sq_tail, np.uint32(tail + count))
     left = count
     while left > 0:
@@ -92,7 +98,9 @@ def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, s
 
 
 @inner
-def _prepare(lane: Lane, window: Window, at: int, command: int, row: int, slot: int) -> None:
+def _prepare(
+    lane: Lane, window: Window, at: int, command: int, row: int, slot: int, nowait: int
+) -> None:
     """Write submission record ``at``: eight words of ``struct io_uring_sqe``."""
     entry = lane.sqes
     kind, offset, length = window.kind[row], window.offset[row], window.length[row]
@@ -104,13 +112,13 @@ def _prepare(lane: Lane, window: Window, at: int, command: int, row: int, slot: 
         entry[at, 0] |= np.uint64(_OP_READ)
         entry[at, 1] = np.uint64(offset)
         entry[at, 2] = np.uint64(lane.read_address + slot * lane.read_slot)
-        entry[at, 3] = np.uint64(length | (RWF_NOWAIT << 32))
+        entry[at, 3] = np.uint64(length | (nowait << 32))
     elif kind == _WRITE:
         durable = RWF_DSYNC if window.flags[row] & FLAG_FUA else 0
         entry[at, 0] |= np.uint64(_OP_WRITE)
         entry[at, 1] = np.uint64(offset)
         entry[at, 2] = np.uint64(lane.write_address + slot * lane.write_slot)
-        entry[at, 3] = np.uint64(length | ((RWF_NOWAIT | durable) << 32))
+        entry[at, 3] = np.uint64(length | ((nowait | durable) << 32))
         entry[at, 5] = np.uint64(1)  # the second registered buffer
         if lane.stamped:
             start = slot * lane.write_slot
@@ -163,6 +171,7 @@ def reap(lane: Lane, flight: Flight, window: Window, meter: I64, start: int) -> 
         row = command & row_mask
         if result == _EAGAIN and window.kind[row] <= _WRITE:
             meter[Meter.EAGAIN] += 1
+            flight.tries[row] += 1
             _put_again(flight, command)
         else:
             if len(lane.truth) > 0 and window.kind[row] <= _WRITE:
@@ -192,6 +201,7 @@ def _finish(
     lane: Lane, flight: Flight, window: Window, meter: I64, row: int, result: int, now: int
 ) -> None:
     window.result[row] = result
+    flight.tries[row] = 0
     if window.kind[row] <= _WRITE:
         meter[Meter.BYTES] += max(result, 0)
         meter[Meter.ERRORS] += result != window.length[row]

@@ -102,3 +102,4 @@ class Meter(IntEnum):
     UNKNOWN = 11
     WRONG = 12
     RACING = 13
+    BLOCKING = 14

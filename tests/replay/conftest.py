@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -24,5 +25,7 @@ class Own:
 @pytest.fixture
 def own() -> Iterator[Own]:
     """64 MiB in memory."""
-    with LoopDevice(64 * MIB, "/dev/shm") as loop, open_guarded(loop.path, own=True) as target:
-        yield Own(loop, target)
+    with LoopDevice(64 * MIB, "/dev/shm") as loop:
+        Path(f"/sys/block/{loop.name}/queue/nomerges").write_text("0")
+        with open_guarded(loop.path, own=True) as target:
+            yield Own(loop, target)

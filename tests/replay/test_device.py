@@ -182,11 +182,21 @@ def test_large_requests_are_split_by_us_and_counted(own: Own, tmp_path: Path) ->
 
 
 def test_splits_by_the_kernel_are_seen(own: Own, tmp_path: Path) -> None:
-    """The limit shrinks after it was looked up: the kernel splits, with NOWAIT it refuses."""
-    path = write_trace(tmp_path / "t", ts_ns=[0, 1], op=0, offset=0, length=1280 << 10)
-    result = run(path, own, mode="flat-out")
-    assert result.details["block_layer"]["kernel_splits"] == 0
-    assert result.details["block_layer"]["seen"]["R"]["requests"] == 2
+    """The limit shrinks after it was looked up: the kernel refuses for a while, then splits."""
+    queue = Path(f"/sys/block/{own.loop.name}/queue/max_sectors_kb")
+    before = queue.read_text()
+    path = write_trace(tmp_path / "t", ts_ns=np.arange(5), op=1, offset=0, length=256 << 10)
+    queue.write_text("64")
+    try:
+        result = run(path, own, mode="flat-out")
+    finally:
+        queue.write_text(before)
+    assert result.errors == 0
+    assert result.bytes == 5 * 256 << 10
+    assert result.details["split_requests"] == 0
+    assert result.details["block_layer"]["kernel_splits"] == 5 * 3
+    assert result.details["engine"]["blocking"] == 5
+    assert any("the kernel split commands" in note for note in result.details["notes"])
 
 
 @pytest.mark.parametrize("in_ring", [True, False])
