@@ -94,21 +94,13 @@ def _nand_bytes(profile: DeviceProfile) -> float | None:
 def rated_waf(profile: DeviceProfile) -> float | None:
     """``waf_rated`` of the profile, else the estimate PE · raw / TBW, else None.
 
-    Raises
-    ------
-    UsageError
-        The estimate is below 1: P/E cycles and rating contradict each other.
+    The estimate is at least 1: a profile that endures less than its rating is refused.
     """
     if profile.waf_rated is not None:
         return profile.waf_rated
     nand, tbw = _nand_bytes(profile), profile.tbw_bytes
     if nand is None or tbw is None:
         return None
-    if nand < tbw:
-        raise UsageError(
-            f"{profile.name}: {profile.pe_cycles} P/E cycles are {nand / TB:.1f} TB of flash "
-            f"writes, fewer than the {tbw / TB:.1f} TB of host writes that it is rated for"
-        )
     return nand / tbw
 
 

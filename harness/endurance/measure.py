@@ -46,6 +46,8 @@ class Measured:
     clock: list[tuple[int, float]] = field(default_factory=list)
     """(bytes written so far, time of the input's clock) where the input told the time."""
     new_tokens: int = 0
+    new_token_bytes: int = 0
+    """Bytes written when the tokens were last counted."""
     repeats: int = 0
 
 
@@ -125,7 +127,9 @@ class _Pass:
     def _after(self, batch: Batch) -> None:
         if batch.clock_s is not None:
             self.found.clock.append((self.written, batch.clock_s))
-        self.found.new_tokens += batch.new_tokens
+        if batch.new_tokens:
+            self.found.new_tokens += batch.new_tokens
+            self.found.new_token_bytes = self.written
         if batch.ends_repeat:
             self.found.repeats += 1
             self._snapshot("repeat", self.ftl.counters())

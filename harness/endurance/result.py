@@ -121,7 +121,7 @@ def _beside(done: Wear) -> dict[str, Any]:
         "namespace_pages": profile.namespace_pages,
         "chunk_bytes": None if chunk is None else int(chunk),
         "chunk_per_line": None if chunk is None else chunk / profile.line_bytes,
-        "over_provisioning": flash / done.mapped_pages - 1,
+        "over_provisioning": flash / done.mapped_pages - 1 if done.mapped_pages else None,
         "mapped_pages": done.mapped_pages,
         "mapped_share": done.mapped_pages / flash,
         "utilisation": used,
@@ -201,17 +201,14 @@ def _rate_entry(done: Wear, rate: float, where: str) -> dict[str, Any]:
 
 
 def _rate(done: Wear, rate: dict[str, Any] | None) -> dict[str, Any]:
-    found = done.measured
-    total = found.total
-    assert total is not None
-    tokens = found.new_tokens
+    tokens, written = done.measured.new_tokens, done.measured.new_token_bytes
     return {
         "writes_per_day_bytes": rate["writes_per_day_bytes"] if rate else None,
         "rate_source": rate["rate_source"] if rate else None,
         "required_dwpd": rate["required_dwpd"] if rate else None,
         "hdd_days_without_reads": rate["hdd_days_without_reads"] if rate else None,
         "new_tokens": tokens or None,
-        "bytes_per_new_token": total.host_bytes / tokens if tokens else None,
+        "bytes_per_new_token": written / tokens if tokens else None,
     }
 
 

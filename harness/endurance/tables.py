@@ -44,7 +44,7 @@ def waf_table(result: dict[str, Any]) -> Table:
     table.add_row("fill", result["fill"])
     table.add_row("line, chunk", f"{_size(result['line_bytes'])}, {_size(result['chunk_bytes'])}")
     table.add_row("chunk / line", _number(result["chunk_per_line"]))
-    table.add_row("effective over-provisioning", f"{100 * result['over_provisioning']:.1f} %")
+    table.add_row("effective over-provisioning", _percent(result["over_provisioning"]))
     table.add_row("store / namespace", _number(result["utilisation"]))
     table.add_row("concurrent append streams", _number(result["append_streams"]))
     table.add_row("namespaces written", _number(result["namespace_writes"]))
@@ -142,6 +142,10 @@ def comparison_table(results: Sequence[dict[str, Any]]) -> Table:
 
 def _number(value: float | None, absent: str = "-") -> str:
     return absent if value is None else f"{value:.4g}"
+
+
+def _percent(value: float | None) -> str:
+    return "nothing is mapped" if value is None else f"{100 * value:.1f} %"
 
 
 def _size(value: float | None) -> str:

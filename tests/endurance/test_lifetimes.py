@@ -90,8 +90,8 @@ def test_what_is_unknown_is_absent() -> None:
 
 
 def test_contradictions_are_refused() -> None:
-    with pytest.raises(UsageError, match="fewer than the 1825"):
-        lifetimes(drive(pe_cycles=1000, pe_source="made up"), TB, 1.0)
+    with pytest.raises(ValueError, match=r"endure 1\.1e\+15 B, less than the rated 1\.82e\+15 B"):
+        drive(pe_cycles=1000, pe_source="made up")
     with pytest.raises(UsageError, match="below 1"):
         lifetimes(drive(), TB, 0.9)
     with pytest.raises(UsageError, match="must be positive"):
