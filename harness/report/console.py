@@ -73,7 +73,9 @@ def _verdicts(verdicts: list[Verdict]) -> RichTable:
 def _numbers(keys: list[KeyNumber]) -> RichTable:
     table = _grid()
     for key in keys:
-        table.add_row(key.label, f"[bold]{_escape(key.cell.text)}[/bold] {key.unit}".rstrip())
+        table.add_row(
+            key.tile or key.label, f"[bold]{_escape(key.cell.text)}[/bold] {key.unit}".rstrip()
+        )
     return table
 
 

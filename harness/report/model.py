@@ -100,7 +100,8 @@ class KeyNumber:
     """A number for the top of the page, for comparisons and for tests.
 
     ``low`` and ``high`` bound it where an interval was measured. ``headline`` above 0 puts it on
-    top of the page, the smallest first.
+    top of the page, the smallest first, under the name
+    ``tile`` (its label if that is empty).
     """
 
     label: str
@@ -110,6 +111,7 @@ class KeyNumber:
     low: float | None = None
     high: float | None = None
     headline: int = 0
+    tile: str = ""
 
 
 @dataclass(frozen=True)

@@ -29,24 +29,34 @@ def figures(key: str, data: dict[str, Any], device: str) -> list[Figure]:
 
 
 def waf_windows(data: dict[str, Any]) -> list[tuple[float, float, float]]:
-    """(host pages so far, WAF of the step, cumulative WAF) from the counters of the snapshots."""
-    steps = []
-    before = (0.0, 0.0)
-    for snapshot in records(data, "snapshots"):
-        host, moved = number(snapshot, "host_pages"), number(snapshot, "gc_pages")
-        if host is None or moved is None:
-            continue
-        done, copied = host - before[0], moved - before[1]
-        if done > 0:
-            steps.append((host, (done + copied) / done, (host + moved) / host))
-            before = (host, moved)
+    """(host pages so far, WAF of the step, WAF so far) by windows of one namespace each.
+
+    A result without windows gives its snapshots instead, whose counters add up from the start.
+    """
+    windows = records(data, "windows")
+    pages = _pages(windows) if windows else _increments(_pages(records(data, "snapshots")))
+    steps, host, copied = [], 0.0, 0.0
+    for written, moved in pages:
+        if written > 0:
+            host, copied = host + written, copied + moved
+            steps.append((host, (written + moved) / written, (host + copied) / host))
     return steps
+
+
+def _pages(found: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    pairs = [(number(f, "host_pages"), number(f, "gc_pages")) for f in found]
+    return [(host, moved) for host, moved in pairs if host is not None and moved is not None]
+
+
+def _increments(totals: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    before = [(0.0, 0.0), *totals]
+    return [(h - b, m - c) for (h, m), (b, c) in zip(totals, before, strict=False)]
 
 
 def _waf(
     key: str, data: dict[str, Any], windows: list[tuple[float, float, float]], device: str
 ) -> Figure:
-    capacity = number(data, "namespace_pages") or number(data, "profile.namespace_pages")
+    capacity = number(data, "namespace_pages")
     page = number(data, "page_bytes") or 4096.0
     unit = "drive capacities" if capacity else "TB"
     scale = 1 / capacity if capacity else page / 1e12
@@ -54,17 +64,20 @@ def _waf(
     def draw(axes: Axes) -> None:
         written = [host * scale for host, _, _ in windows]
         axes.plot(
-            written, [w for _, w, _ in windows], color=BLUE, label="since the last snapshot",
-            marker="o" if len(windows) < 40 else "", drawstyle="default",
+            written, [w for _, w, _ in windows], color=BLUE, label="each window",
+            marker="o" if len(windows) < 40 else "",
         )  # fmt: skip
-        axes.plot(written, [c for _, _, c in windows], "--", color=GREY, label="cumulative")
+        axes.plot(written, [c for _, _, c in windows], "--", color=GREY, label="so far")
         low, high = number(data, "waf.low"), number(data, "waf.high")
         steady = number(data, "waf.steady")
         if steady is not None:
-            axes.axhline(steady, color=VERMILION, linestyle=":", label="steady")
+            label = f"steady, {steady:.3g}"
+            axes.axhline(steady, color=VERMILION, linestyle=":", label=label)
         if low is not None and high is not None:
-            axes.axhspan(low, high, color=VERMILION, alpha=0.15, label="band")
-        axes.set_ylim(bottom=0)
+            band = str(dig(data, "waf.band") or "band")
+            axes.axhspan(low, high, color=VERMILION, alpha=0.15, label=band)
+        top = max(w for _, w, _ in windows)
+        axes.set_ylim(0.95, max(1.3, 1.08 * max(top, high or 0)))
         axes.set_xlim(left=0)
         axes.set_xlabel(f"written by the host ({unit})")
         axes.set_ylabel("WAF")
@@ -74,49 +87,35 @@ def _waf(
     return Figure(f"{key}-waf", title, f"{unit}; ratio", device, draw)
 
 
-def erase_counts(data: dict[str, Any]) -> dict[str, Any]:
-    """``{min, mean, max, …}`` of erases a line, {} where the result has none."""
-    for path in ("erases", "erase_counts", "erase", "erases_per_line"):
-        found = dig(data, path)
-        if isinstance(found, dict) and number(found, "mean") is not None:
-            return found
-    return {}
-
-
 def histogram(data: dict[str, Any]) -> list[tuple[float, float, float]]:
-    """(from, to, lines) of the erase histogram, in any of the forms a histogram may take."""
-    found = dig(erase_counts(data), "histogram") or dig(data, "erase_histogram")
-    if isinstance(found, dict):
-        edges, counts = dig(found, "edges"), dig(found, "counts")
-        if isinstance(edges, list) and isinstance(counts, list) and len(edges) == len(counts) + 1:
-            return [(edges[i], edges[i + 1], n) for i, n in enumerate(counts)]
-        pairs = sorted((int(k), n) for k, n in found.items() if k.isdigit())
-        return [(k - 0.5, k + 0.5, n) for k, n in pairs]
-    if isinstance(found, list):
-        listed = [_pair(item) for item in found]
-        return [(k - 0.5, k + 0.5, n) for k, n in listed if k is not None and n is not None]
-    return []
-
-
-def _pair(item: Any) -> tuple[float | None, float | None]:
-    if isinstance(item, list) and len(item) == 2:
-        return number(item[0]), number(item[1])
-    return number(item, "erases"), number(item, "lines")
+    """(from, to, lines) of the erase histogram; [] unless every edge and count is a number."""
+    edges, counts = (dig(data, f"erases.histogram.{part}") for part in ("edges", "counts"))
+    if not isinstance(edges, list) or not isinstance(counts, list):
+        return []
+    bounds = [found for edge in edges if (found := number(edge)) is not None]
+    lines = [found for count in counts if (found := number(count)) is not None]
+    if len(lines) != len(counts) or len(bounds) != len(edges) or len(bounds) != len(lines) + 1:
+        return []
+    return list(zip(bounds, bounds[1:], lines, strict=False))
 
 
 def _erases(key: str, data: dict[str, Any], device: str) -> Figure:
     bars = histogram(data)
 
     def draw(axes: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         axes.bar(
             [low for low, _, _ in bars], [n for _, _, n in bars],
             [high - low for low, high, _ in bars], align="edge", color=BLUE,
             edgecolor="white", linewidth=0.5,
         )  # fmt: skip
-        mean = number(erase_counts(data), "mean")
+        mean = number(data, "erases.mean")
         if mean is not None:
             axes.axvline(mean, color=VERMILION, linestyle="--", label=f"mean {mean:.3g}")
             legend_above(axes)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("erases of a line")
         axes.set_ylabel("lines")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.report.wear_tables import CONVENTIONS
 from harness.trace.parquet import TraceWriter
 from harness.trace.schema import DeviceMeta, TraceMeta
 
@@ -70,25 +71,44 @@ def _summary(median: int, count: int) -> dict[str, int]:
 
 
 def _wear(steady: float | None) -> dict[str, Any]:
-    pages, host, moved, snapshots = 244_190_646, 0, 0, []
+    pages, host, moved, windows, snapshots = 244_140_625, 0, 0, [], []
     for window in range(24):
-        host += pages
-        moved += int(pages * (1.6 * (1 - 0.7**window)))
-        snapshots.append({"ops_done": 40_000 * (window + 1), "host_pages": host, "gc_pages": moved,
-                          "erased_lines": 61_000 * window, "free_lines": 900})  # fmt: skip
-    paper = None if steady is None else 547.5e12 / (1.9e12 * steady)
+        copied = int(pages * 1.6031 * (1 - 0.7**window))
+        host, moved = host + pages, moved + copied
+        windows.append({"host_bytes": 4096 * pages, "host_pages": pages, "gc_pages": copied,
+                        "erased_lines": 900, "waf": (pages + copied) / pages})  # fmt: skip
+        snapshots.append({"event": "window", "ops_done": 40_000 * (window + 1), "host_pages": host,
+                          "gc_pages": moved, "erased_lines": 900, "free_lines": 9})  # fmt: skip
+    rate = None if steady is None else 1.9e12
+    days: dict[str, float | None] = dict.fromkeys(CONVENTIONS)
+    if steady is not None:
+        days |= {"paper_days": 547.5e12 / (1.9e12 * steady), "waf1_days": 547.5 / 1.9}
+        days |= {"nand_days": 612.0, "nand_level_days": 901.0}
     return {
-        "snapshots": snapshots,
-        "waf": {"first": 1.0, "cumulative": 2.4043, "steady": steady, "low": 2.41, "high": 2.74},
-        "profile": "1tb-0.3dwpd", "policy": "drive", "rate_source": "request trace's clock",
-        "required_dwpd": 1.9, "writes_per_day_bytes": 1.9e12, "warranty_years": 5,
-        "lifetimes": {"paper_days": paper, "waf1_days": 547.5 / 1.9, "nand_days": 612.0,
-                      "jedec_days": None},
-        "erases": {"min": 3, "mean": 9.7, "max": 17,
-                   "histogram": [[n, int(900 * np.exp(-((n - 9.7) ** 2) / 8))]
-                                 for n in range(3, 18)]},
-        "line_bytes": GIB, "chunk_bytes": 32 << 20, "over_provisioning": 0.07,
-        "precondition": "two sequential fills", "namespace_writes": 24,
+        "source": "ftl-model", "input": "lmcache-raw-block / chat", "input_kind": "store",
+        "snapshots": snapshots, "windows": windows, "counted_from": "after the fill",
+        "waf": {"first": 1.0, "cumulative": 2.4043, "steady": steady, "low": 2.31, "high": 2.74,
+                "band": "swapped neighbours", "band_asked": 2, "band_done": 2},
+        "profile": {"name": "1tb-0.3dwpd", "warranty_years": 5.0, "capacity_bytes": 10**12},
+        "policy": "drive", "thresholds": {"victim": "greedy", "streams": "none"},
+        "stopped": "steady" if steady else "time budget",
+        "host_bytes": 4096 * host, "gc_bytes": 4096 * moved, "nand_bytes": 4096 * (host + moved),
+        "page_bytes": 4096, "namespace_pages": pages, "namespace_writes": 24.0,
+        "line_bytes": GIB, "chunk_bytes": 4 << 20, "chunk_per_line": 0.0039,
+        "over_provisioning": 0.0994, "utilisation": 0.95, "append_streams": 6.2, "discards": 0,
+        "fill": "2 sequential fills; 100.0 % of the namespace mapped at the end",
+        "erases": {"min": 3, "mean": 9.7, "max": 17, "levelling": 9.7 / 17,
+                   "histogram": {"edges": [n - 0.5 for n in range(3, 19)],
+                                 "counts": [int(900 * np.exp(-((n - 9.7) ** 2) / 8))
+                                            for n in range(3, 18)]}},
+        "by_class": [{"class": "full-attention", "host_bytes": 4096 * host, "waf": 2.4,
+                      "gc_bytes": 4096 * moved}],
+        "writes_per_day_bytes": rate, "required_dwpd": rate and 1.9, "rates": [],
+        "rate_source": rate and "clock of the requests chat",
+        "affordable_bytes_per_day": rate and 1.15e11, "bytes_per_new_token": 16_431.8,
+        "hdd_days_without_reads": rate and 1447.4,
+        "lifetimes_from": rate and "steady WAF (last 5 windows)", "lifetimes": days,
+        "notes": [] if steady else ["not steady after 24 windows: no lifetime is extrapolated"],
     }  # fmt: skip
 
 

@@ -90,8 +90,10 @@ def _keys(bench: dict[str, Any], cells: Cells) -> list[KeyNumber]:
             bounds = (number(c, "slowdown.low"), number(c, "slowdown.high"))
             shown = cell(dig(c, "slowdown.median"), f"bench.comparisons.{place}.slowdown.median")
             name = f"Slower than contiguous: {label(c, compared)}"
-            headline = 5 * (c is worst(bench))
-            found.append(KeyNumber(name, shown, "x", Better.LOWER, *bounds, headline=headline))
+            headline, tile = 5 * (c is worst(bench)), "Slower when scattered, at worst"
+            found.append(
+                KeyNumber(name, shown, "x", Better.LOWER, *bounds, headline=headline, tile=tile)
+            )
     for place, c in enumerate(records(bench, "cells")):
         if c in cells:
             path = f"bench.cells.{place}.gbps"
