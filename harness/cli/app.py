@@ -22,6 +22,7 @@ from harness.cli import (
     requests,
     run,
     trace,
+    validate,
     wear,
 )
 from harness.core.errors import HarnessError, Interrupted
@@ -36,6 +37,7 @@ GROUPS: tuple[ModuleType, ...] = (
     replay,
     wear,
     bench,
+    validate,
     calibrate,
     report,
 )

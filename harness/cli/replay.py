@@ -38,9 +38,26 @@ def replay(
     loop_dir: Annotated[
         Path | None, typer.Option(help="Where the loop device's file goes [default: results].")
     ] = None,
+    femu: Annotated[
+        str | None,
+        typer.Option(help="Replay in a guest, on FEMU's drive of this profile (name or path)."),
+    ] = None,
+    scale: Annotated[
+        str, typer.Option(help="With --femu: the drive at this size, such as 1/64.")
+    ] = "1",
+    keep: Annotated[
+        str, typer.Option(help="With --scale: line-size or line-count stays that of the drive.")
+    ] = "line-size",
+    fills: Annotated[
+        int, typer.Option(help="With --femu: sequential fills of the drive before the replay.")
+    ] = 0,
     mode: Annotated[
-        str, typer.Option(help="timed, flat-out, or closed-loop (think times, dependencies).")
-    ] = "timed",
+        str | None,
+        typer.Option(
+            help="timed, flat-out, or closed-loop (think times, dependencies)"
+            " [default: timed; flat-out with --femu]."
+        ),
+    ] = None,
     speed: Annotated[float, typer.Option(help="2: recorded times pass twice as fast.")] = 1.0,
     depth: Annotated[
         int | None, typer.Option(help="Requests in flight at most [default: what the queue holds].")
@@ -82,13 +99,27 @@ def replay(
     that the trace writes to is overwritten, so the device is named twice (--device, --destroy).
     Needs root to see who else uses the device and to set its queue.
 
+    With --femu a guest is started whose NVMe drive is FEMU's (HARNESS_FEMU names its QEMU), and
+    the drive's own counters give the write amplification. Without FEMU stock QEMU's drive stands
+    in, and the output says that no WAF was measured. Root: the guest sees this host's files.
+
     Example: harness replay kv.parquet --device /dev/nvme0n1 --destroy S4EWNX0R123456
+
+    Example: harness replay kv.parquet --femu 1tb-0.3dwpd --scale 1/64 --fills 2
     """
+    if femu is not None:
+        from harness.cli.replay_guest import GuestWish, run_in_guest
+
+        if device or loop or mode not in (None, "flat-out"):
+            raise UsageError("--femu replays flat out on a drive of its own: no --device or --loop")
+        wish = GuestWish(femu, scale, keep, fills, discard)
+        run_in_guest(trace, wish, results, as_json)
+        return
     from harness.core.units import parse_size
     from harness.replay.options import ReplayOptions
 
     options = ReplayOptions(
-        mode=mode,
+        mode=mode or "timed",
         speed=speed,
         depth=depth,
         repeat=repeat,
@@ -103,7 +134,7 @@ def replay(
         engine=engine,
     )
     if (device is None) == (loop is None):
-        raise UsageError("say where: --device D --destroy ID, or --loop SIZE")
+        raise UsageError("say where: --device D --destroy ID, --loop SIZE, or --femu PROFILE")
     place = _Place(device, destroy, loop, loop_dir or results)
     with output.progress_bar("replaying", enabled=not as_json) as progress:
         details = _in_folder(trace, place, options, results, witness, progress)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from harness.core.errors import MachineError, UsageError
 from harness.core.profiles import DeviceProfile
@@ -56,13 +56,18 @@ def parse_scale(text: str) -> Fraction:
 def scale_profile(profile: DeviceProfile, factor: Fraction, keep: Keep = "line-size") -> Scaled:
     """The drive at ``factor`` of its flash, with the same over-provisioning and thresholds.
 
-    ``line-size`` leaves out lines (blocks a plane), ``line-count`` shrinks each line (pages a
-    block). UsageError where so little is left that the drive cannot work.
+    ``line-size`` leaves out lines, ``line-count`` shrinks each line. FEMU's lines are shrunk by
+    pages a block, those of the ``drive`` policy by ``line_bytes``.
+
+    Raises
+    ------
+    UsageError
+        The factor divides no geometry, or so little is left that the drive cannot work.
     """
-    key = "blks_per_pl" if keep == "line-size" else "pgs_per_blk"
+    key = "pgs_per_blk" if profile.is_femu and keep == "line-count" else "blks_per_pl"
     before = getattr(profile, key)
     after = round(before * factor)
-    if after < 1 or (keep == "line-count" and after != before * factor):
+    if after < 1 or (key == "pgs_per_blk" and after != before * factor):
         raise UsageError(
             f"{key} {before} times {factor} is no whole number of at least 1",
             fix="take a scale that divides it, or keep the other (--keep line-size)",
@@ -72,25 +77,31 @@ def scale_profile(profile: DeviceProfile, factor: Fraction, keep: Keep = "line-s
     size_mb = int(raw_bytes * share) >> 20
     if size_mb < 1:
         raise UsageError(f"{factor} of {format_size(profile.namespace_bytes)} is less than 1 MiB")
-    small = profile.changed(
-        **{key: after},
-        devsz_mb=size_mb,
-        op_pcent=0,
-        capacity_bytes=size_mb << 20,
-        name=f"{profile.name}@{factor}".replace("/", "-"),
-    )
+    changes: dict[str, Any] = {
+        key: after,
+        "devsz_mb": size_mb,
+        "op_pcent": 0,
+        "capacity_bytes": size_mb << 20,
+        "name": f"{profile.name}@{factor}".replace("/", "-"),
+    }
+    if not profile.is_femu and keep == "line-count":
+        changes["drive"] = {"line_bytes": raw_bytes // profile.lines}
+    small = profile.changed(**changes)
     return Scaled(small, factor, keep, _consequences(profile, small, keep))
 
 
 def _consequences(full: DeviceProfile, small: DeviceProfile, keep: Keep) -> tuple[str, ...]:
     words = [
         f"namespace {format_size(full.namespace_bytes)} -> {format_size(small.namespace_bytes)},"
-        f" over-provisioning {full.over_provisioning:.2%} -> {small.over_provisioning:.2%}",
-        f"GC thresholds of {full.gc_thres_lines}/{full.gc_thres_lines_high} of {full.lines} lines"
-        f" become {small.gc_thres_lines}/{small.gc_thres_lines_high} of {small.lines}"
-        f" ({full.gc_thres_lines / full.lines:.2%} -> {small.gc_thres_lines / small.lines:.2%}"
-        " of the lines for background GC)",
+        f" over-provisioning {full.over_provisioning:.2%} -> {small.over_provisioning:.2%}"
     ]
+    if full.is_femu:
+        words.append(
+            f"GC thresholds of {full.gc_thres_lines}/{full.gc_thres_lines_high} of {full.lines}"
+            f" lines become {small.gc_thres_lines}/{small.gc_thres_lines_high} of {small.lines}"
+            f" ({full.gc_thres_lines / full.lines:.2%} -> {small.gc_thres_lines / small.lines:.2%}"
+            " of the lines for background GC)"
+        )
     if keep == "line-size":
         words.append(
             f"a line stays {format_size(small.line_bytes)}, but there are {small.lines} instead of"

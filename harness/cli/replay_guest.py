@@ -1,0 +1,94 @@
+"""The part of ``harness replay`` that runs in a guest (``--femu PROFILE``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+
+from harness.cli import output
+from harness.core.errors import UsageError
+
+
+class GuestWish(NamedTuple):
+    """What the command line asks of a replay in a guest."""
+
+    profile: str
+    scale: str
+    keep: str
+    fills: int
+    discard: bool
+
+
+def run_in_guest(trace: Path, wish: GuestWish, results: Path, as_json: bool) -> None:
+    """Replay in a guest and print what the drive counted; exit 1 if it was not faithful."""
+    from harness.core.files import write_json
+    from harness.core.profiles import load_profile
+    from harness.core.runs import RunFolder
+    from harness.device.guest.plan import plan_guest
+    from harness.device.guest.replaying import replay_in_guest
+
+    if wish.keep not in ("line-size", "line-count"):
+        raise UsageError(f"--keep is line-size or line-count, not {wish.keep!r}")
+    if wish.fills < 0:
+        raise UsageError("--fills must not be negative")
+    profile = load_profile(wish.profile)
+    plan = plan_guest(
+        profile,
+        scale=wish.scale,
+        keep="line-size" if wish.keep == "line-size" else "line-count",
+    )
+    with RunFolder(results, "replay-femu", trace.stem, wish._asdict()) as run:
+        with output.progress_bar("guest", enabled=not as_json) as progress:
+            details = replay_in_guest(
+                plan,
+                trace,
+                fills=wish.fills,
+                discard=wish.discard,
+                console=run.path / "console.log",
+                progress=progress,
+            )
+        details["run"] = str(run.final)
+        write_json(run.path / "replay-femu.json", details)
+        run.add(fidelity=details["fidelity"], waf=details["waf"], emulator=details["emulator"])
+        wrong = details["fidelity"]["verdict"] == "WRONG"
+        run.exit_code = int(wrong)
+    if as_json:
+        output.print_json(details)
+    else:
+        _print(details)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _print(details: dict[str, Any]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from harness.core.units import format_duration, format_size
+
+    console = output.console()
+    fidelity, change = details["fidelity"], details["change"]
+    colour = "green" if fidelity["verdict"] == "FAITHFUL" else "red"
+    console.print(f"[bold {colour}]{fidelity['verdict']}[/] on {details['emulator']}")
+    for reason in fidelity["reasons"]:
+        console.print(f"  {escape(reason)}")
+    waf = details["waf"]
+    table = Table("", "value", show_header=False)
+    table.add_row("write amplification", f"{waf:.3f}" if waf is not None else "not measured")
+    table.add_row("why", details["why_no_waf"] or f"counted by the drive ({change['source']})")
+    table.add_row("requests", f"{details['requests']} as {details['commands']} commands")
+    table.add_row("bytes", format_size(details["bytes"]))
+    table.add_row("order kept", _share(fidelity["order_kept"]))
+    table.add_row("fills before", str(details["fills"]))
+    table.add_row("took", format_duration(fidelity["duration_s"]))
+    table.add_row("guest", f"{details['guest']['qemu']}, {details['guest']['accelerator']}")
+    console.print(table)
+    for note in details["notes"]:
+        console.print(f"note: {escape(note)}", soft_wrap=True)
+    console.print(f"run folder: {escape(details['run'])}", soft_wrap=True)
+
+
+def _share(value: float | None) -> str:
+    return "nothing was sent" if value is None else f"{value:.4%}"
