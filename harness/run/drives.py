@@ -22,6 +22,8 @@ def shrunk(profile: DeviceProfile, namespace_bytes: int) -> DeviceProfile:
         name=f"{profile.name}, shrunk to the loop device",
         description=f"{profile.description}, at {namespace_bytes} B",
         capacity_bytes=namespace_bytes,
+        devsz_mb=-(-namespace_bytes >> 20),
+        op_pcent=0,
         blks_per_pl=-int(-raw_bytes // small),
         pgs_per_blk=_PAGES_PER_BLOCK,
         drive={"line_bytes": line_bytes},

@@ -26,11 +26,11 @@ name: tiny
 nchs: 4
 luns_per_ch: 4
 pgs_per_blk: 64
-blks_per_pl: 64
-devsz_mb: 224
+blks_per_pl: 256
+devsz_mb: 896
 gc_thres_pcent: 90
 gc_thres_pcent_high: 95
-capacity_bytes: 234881024
+capacity_bytes: 939524096
 dwpd: 0.3
 warranty_years: 5
 """
@@ -167,9 +167,12 @@ def started(plan: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def wait_for_step(process: subprocess.Popen[str], number: int) -> None:
+def wait_for_step(process: subprocess.Popen[str], results: Path, number: int) -> None:
     """Return shortly after step ``number`` (from 0) began."""
     assert process.stdout is not None
+    while not list(results.glob("*.partial")):
+        assert process.poll() is None
+        time.sleep(0.1)
     for step in STEPS[:number]:
         line = process.stdout.readline()
         assert line.startswith(step.title), line
@@ -180,7 +183,7 @@ def wait_for_step(process: subprocess.Popen[str], number: int) -> None:
 def test_ctrl_c_in_a_step_leaves_a_partial_run_and_no_device(
     started: subprocess.Popen[str], tmp_path: Path, number: int
 ) -> None:
-    wait_for_step(started, number)
+    wait_for_step(started, tmp_path, number)
     started.send_signal(signal.SIGINT)
     _, said = started.communicate(timeout=60)
     assert started.returncode == 130, said
@@ -193,7 +196,7 @@ def test_ctrl_c_in_a_step_leaves_a_partial_run_and_no_device(
 
 
 def test_kill_9_leaves_no_loop_device(started: subprocess.Popen[str], tmp_path: Path) -> None:
-    wait_for_step(started, 0)
+    wait_for_step(started, tmp_path, 0)
     os.kill(started.pid, signal.SIGKILL)
     started.wait()
     assert loops_in(tmp_path) == []
