@@ -49,7 +49,7 @@ def attach(arguments: argparse.Namespace, devices: list[dict]) -> dict:
 
     File descriptors in the state survive exec; the probe lives as long as they are open.
     """
-    if platform.machine() not in ("x86_64", "s390x"):
+    if platform.machine() != "x86_64":
         raise AttachError(
             f"the ring is read without memory barriers, which {platform.machine()} needs",
             "capture on an x86-64 host",

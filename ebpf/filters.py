@@ -79,23 +79,23 @@ def _name_match(name: str, head: int, index: int) -> str:
 
 
 def cgroup_macros(path: str) -> list[str]:
-    """The id and depth of a cgroup v2 folder."""
-    real = os.path.realpath(path)
-    if not os.path.exists(f"{real}/cgroup.procs"):
-        raise FilterError(f"{path} is not a cgroup folder")
+    """The id and depth of a cgroup v2, given as a folder or as /proc/PID/cgroup shows it."""
     with open("/proc/self/mountinfo") as file:
-        mounts = file.read().splitlines()
-    for line in mounts:
-        fields, _, rest = line.partition(" - ")
+        mounts = [line.partition(" - ") for line in file.read().splitlines()]
+    for fields, _, rest in mounts:
+        if rest.split()[0] != "cgroup2":
+            continue
         root, place = fields.split()[3:5]
-        if rest.split()[0] == "cgroup2" and (real == place or real.startswith(f"{place}/")):
-            below = f"{root}/{os.path.relpath(real, place)}"
-            level = len([part for part in below.split("/") if part not in ("", ".")])
-            return [
-                f"#define CGROUP_ID {os.stat(real).st_ino}ULL",
-                f"#define CGROUP_LEVEL {level}",
-            ]
-    raise FilterError(f"{path} is not in a cgroup v2 hierarchy")
+        for folder in (os.path.realpath(path), os.path.normpath(f"{place}/{path}")):
+            inside = folder == place or folder.startswith(f"{place}/")
+            if inside and os.path.exists(f"{folder}/cgroup.procs"):
+                below = f"{root}/{os.path.relpath(folder, place)}"
+                level = len([part for part in below.split("/") if part not in ("", ".")])
+                return [
+                    f"#define CGROUP_ID {os.stat(folder).st_ino}ULL",
+                    f"#define CGROUP_LEVEL {level}",
+                ]
+    raise FilterError(f"{path} is not a cgroup v2 folder")
 
 
 def descendants(roots: list[int]) -> set[int]:

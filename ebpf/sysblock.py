@@ -72,22 +72,28 @@ def _hidden_paths(head: str) -> list[str]:
     return sorted(name for name in os.listdir(SYS_BLOCK) if pattern.fullmatch(name))
 
 
-def snapshot(name: str) -> dict:
-    """``stat`` and ``inflight`` of a disk, bracketed by the monotonic clock.
+def snapshot(device: dict) -> dict:
+    """``stat`` and ``inflight`` of a device of ``resolve``, bracketed by the monotonic clock.
 
     "before_ns" and "after_ns" enclose the moment of reading; "stat" is None once the device is
-    gone.
+    gone. A multipath head's counters are those of its paths, summed.
     """
+    names = device["hidden_paths"] or [device["name"]]
     before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-    fields = read_line(f"{SYS_BLOCK}/{name}/stat").split()
+    stats = [_numbers(f"{SYS_BLOCK}/{name}/stat") for name in names]
     after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    inflight = [_numbers(f"{SYS_BLOCK}/{name}/inflight") for name in names]
     return {
         "before_ns": before,
         "after_ns": after,
-        "stat": [int(field) for field in fields] or None,
-        "inflight": [int(n) for n in read_line(f"{SYS_BLOCK}/{name}/inflight").split()],
-        "iostats": read_line(f"{SYS_BLOCK}/{name}/queue/iostats") != "0",
+        "stat": [sum(column) for column in zip(*stats)] or None,  # noqa: B905 - empty when gone
+        "inflight": [sum(column) for column in zip(*inflight)],  # noqa: B905
+        "iostats": all(read_line(f"{SYS_BLOCK}/{name}/queue/iostats") != "0" for name in names),
     }
+
+
+def _numbers(path: str) -> list[int]:
+    return [int(field) for field in read_line(path).split()]
 
 
 def facts(name: str) -> dict:

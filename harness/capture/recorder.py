@@ -252,6 +252,7 @@ class Recorder:
             **self._main.summary(),
             "unfinished_at_end": unfinished,
             "complete": self._end is not None,
+            "paired_by": "request address" if self._fifo is None else "first in, first out",
             "ambiguous": self._fifo.ambiguous if self._fifo else 0,
             "notes": list(self._main.writer.meta.notes),
             "witness": witness,

@@ -222,7 +222,7 @@ def test_the_failure_of_the_command_is_the_failure_of_the_capture(
         (["--device", "/dev/none", "--", "true"], 2, "No such file"),
         (["--device", "LOOP", "--", "no-such-command"], 2, "no such command"),
         (["--device", "LOOP", "--ops", "RX", "--seconds", "1"], 2, "unknown operations"),
-        (["--device", "LOOP", "--cgroup", "/tmp", "--seconds", "1"], 2, "not a cgroup"),
+        (["--device", "LOOP", "--cgroup", "/tmp", "--seconds", "1"], 2, "not a cgroup v2"),
         (["--device", "LOOP", "--device", "LOOP", "--seconds", "1"], 2, "named twice"),
         (["--device", "LOOP", "--seconds", "1", "--", "true"], 2, "exclude each other"),
         (["--", "true"], 2, "no device"),
@@ -262,3 +262,18 @@ def test_the_embedded_store_is_traced_on_a_device_of_its_own(tmp_path: Path) -> 
     details = json.loads(said)
     assert details["verdict"] == "LOSSLESS"
     assert details["operations"]["R"]["requests"] and details["operations"]["W"]["requests"]
+
+
+def test_without_btf_tracefs_is_mounted_while_it_is_needed(loop: LoopDevice) -> None:
+    loader = asset_dir("ebpf") / "loader.py"
+    # In a mount namespace of its own, so that the machine's tracefs stays where it is.
+    script = (
+        "umount -l /sys/kernel/tracing 2>/dev/null; "
+        f"{SYSTEM_PYTHON} {loader} --no-btf --device {loop.path} < /dev/null; "
+        "echo; grep -c tracefs /proc/mounts || true"
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], capture_output=True, timeout=60, check=True
+    )
+    assert done.stdout.startswith(b"KVCF\x01"), done.stderr
+    assert b'"mode": "tracepoint"' in done.stdout

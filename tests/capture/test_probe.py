@@ -222,7 +222,7 @@ def test_a_cgroup_is_followed_with_those_below(loop: LoopDevice, trace_while: Tr
             write_direct(loop.path, 2)
             inside(folder / "below", 3)
 
-        result = trace_while(TraceOptions((loop.path,), cgroup=str(folder)), work)
+        result = trace_while(TraceOptions((loop.path,), cgroup=f"/{folder.name}"), work)
     assert open_trace(result.trace).table(["lba"])["lba"].to_pylist() == [8, 24]
 
 

@@ -95,6 +95,9 @@ def test_lost_completions_of_recorded_requests_are_presumed() -> None:
 
 def test_counters_that_cannot_testify_say_why() -> None:
     off = {**_reading(0), "iostats": False}
+    counting = Witness(off)
+    counting.stop(_reading(100, reads=1, read_sectors=8))
+    assert counting.judge().missing == 1  # says that it does not count, but does
     gone = {**_reading(100), "stat": None}
     assert Witness(_reading(0)).judge().equal is None
     for start, stop in ((off, _reading(100)), (_reading(0), gone)):

@@ -1,0 +1,151 @@
+"""Another kernel (Debian's 6.1) with what this machine lacks: NVMe, multipath, device-mapper.
+
+One guest, two loaders in it, one workload; each test looks at one device of the recordings.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+from harness.capture import record_main
+from harness.core.assets import asset_dir
+from harness.core.errors import MachineError
+from harness.device.guest import Guest, NvmeDrive
+from harness.trace.parquet import Trace, open_trace
+
+# Compiling the probe takes a minute where the guest is emulated, and more beside other work.
+pytestmark = [
+    pytest.mark.guest,
+    pytest.mark.slow,
+    pytest.mark.root,
+    pytest.mark.timeout(600),
+]
+
+HEAD, SINGLE, NULL, MAPPED = "/dev/nvme0n1", "/dev/nvme1n1", "/dev/nullb0", "/dev/dm-0"
+
+
+@dataclass(frozen=True)
+class Multipath(NvmeDrive):
+    """A drive in a subsystem of its own, whose namespace may have several paths."""
+
+    def argv(self, index: int, backing: Path) -> list[str]:
+        """QEMU options for drive number ``index``."""
+        return [
+            *super().argv(index, backing)[:2],
+            "-device", "nvme-subsys,id=subsystem,nqn=harness",
+            "-device", f"nvme,id=drive{index},serial=harness{index},subsys=subsystem,addr=0x10",
+            "-device", f"nvme-ns,drive=back{index},nsid=1,shared=on,bus=drive{index}",
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recording made in the guest: its result and its trace."""
+
+    details: dict[str, Any]
+    trace: Trace
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Recorded]]:
+    """Requests of NVMe and null_blk devices, and bios of a mapped one, of one workload."""
+    folder = tmp_path_factory.mktemp("guest")
+    guest = Guest([Multipath(64 << 20), NvmeDrive(64 << 20)], cpus=2)
+    try:
+        guest.start()
+    except MachineError as error:
+        pytest.skip(f"no guest here: {error}")
+    with guest:
+        guest.run(["modprobe", "null_blk", "nr_devices=1", "gb=1"])
+        guest.run(["modprobe", "dm-mod"])
+        table = "0 65536 linear /dev/nullb0 2048"
+        guest.run(["/usr/sbin/dmsetup", "create", "mapped", "--table", table])
+        script = Path(__file__).with_name("guest_start.sh")
+        loader = str(asset_dir("ebpf") / "loader.py")
+        lists = [f"{HEAD} {SINGLE} {NULL}", MAPPED]
+        guest.run(["sh", str(script), loader, *lists], timeout_s=400)
+        _work(guest)
+        yield [_fetch(guest, number, folder) for number in (1, 2)]
+
+
+def _work(guest: Guest) -> None:
+    def dd(device: str, block: int, count: int = 1, size: str = "4k") -> None:
+        guest.run(["dd", "if=/dev/zero", f"of={device}", f"bs={size}", f"count={count}",
+                   f"seek={block}", "oflag=direct"])  # fmt: skip
+
+    dd(HEAD, 5, 2)
+    dd(SINGLE, 7)
+    dd(NULL, 9)
+    dd(MAPPED, 10, 1, "1M")
+    data = ["--data-size=8192", "--data=/dev/zero"]
+    guest.run(["nvme", "write", SINGLE, "--start-block=64", "--block-count=15", *data])
+    guest.run(["nvme", "read", HEAD, "--start-block=32", "--block-count=7", "--data-size=4096"])
+    guest.run(["nvme", "write", SINGLE, "--start-block=96", "--block-count=15", *data,
+               "--dir-type=2", "--dir-spec=3"], check=False)  # fmt: skip
+    guest.qmp("device_del", id="drive1")
+    guest.qmp.wait_event("DEVICE_DELETED")
+
+
+def _fetch(guest: Guest, number: int, folder: Path) -> Recorded:
+    stop = f"kill $(cat /root/{number}.hold); while kill -0 $(cat /root/{number}.loader); do "
+    guest.run(["sh", "-c", stop + "sleep 0.2; done; true"])
+    guest.get(f"/root/{number}.stream", folder / f"{number}.stream")
+    out = folder / f"{number}.parquet"
+    arguments = argparse.Namespace(out=out, command="", bios=False, segment_s=10.0)
+    with (folder / f"{number}.stream").open("rb") as stream:
+        details = record_main.record(stream.fileno(), arguments)
+    return Recorded(details, open_trace(out))
+
+
+def test_requests_of_a_hidden_path_are_the_heads(recordings: list[Recorded]) -> None:
+    requests, _ = recordings
+    assert requests.details["witness"]["nvme0n1"]["equal"] is True
+    table = requests.trace.table()
+    assert pc.sum(pc.equal(table["lba"], 40)).as_py() == 1
+    assert any("multipath head" in note for note in requests.details["notes"])
+
+
+def test_passthrough_has_address_and_operation(recordings: list[Recorded]) -> None:
+    requests, _ = recordings
+    table = requests.trace.table()
+    rows = table.filter(pc.field("source") == "nvme").to_pylist()
+    assert [(row["op"], row["lba"], row["bytes"]) for row in rows[:2]] == [
+        ("W", 64, 8192),
+        ("R", 32, 4096),
+    ]
+    assert all(row["comm"] == "nvme" and row["latency_ns"] > 0 for row in rows)
+
+
+def test_a_directive_is_a_placement_id(recordings: list[Recorded]) -> None:
+    requests, _ = recordings
+    table = requests.trace.table()
+    rows = table.filter(pc.is_valid(table["placement_id"])).to_pylist()
+    assert [(row["lba"], row["placement_id"]) for row in rows] == [(96, 3)]
+
+
+def test_null_blk_is_recorded_exactly(recordings: list[Recorded]) -> None:
+    requests, _ = recordings
+    assert requests.details["witness"]["nullb0"]["equal"] is True
+
+
+def test_a_device_that_was_unplugged_is_not_vouched_for(recordings: list[Recorded]) -> None:
+    requests, _ = recordings
+    assert requests.details["verdict"] == "UNKNOWN"
+    assert "gone" in requests.details["witness"]["nvme1n1"]["reason"]
+    table = requests.trace.table()
+    assert pc.sum(pc.equal(table["lba"], 56)).as_py() == 1  # what came before is there
+
+
+def test_a_mapped_device_is_traced_by_its_bios(recordings: list[Recorded]) -> None:
+    _, bios = recordings
+    (row,) = [row for row in bios.trace.table().to_pylist() if row["op"] == "W"]
+    assert (row["lba"], row["bytes"], row["source"]) == (10 * 2048, 1 << 20, "bio")
+    assert row["latency_ns"] > 0
+    assert bios.details["verdict"] == "LOSSLESS", bios.details["witness"]
