@@ -48,12 +48,15 @@ def stable(parts: list[list[int]]) -> list[tuple[int, int, str]]:
 
 
 @given(parts=streams_of_times)
+@settings(max_examples=50, deadline=None)
 def test_window_sorts_what_fits_in_it(parts: list[list[int]]) -> None:
     assert pairs(sort_window(iter(batches(parts)), "here", window_rows=1000)) == stable(parts)
 
 
 @given(parts=streams_of_times, run_rows=st.integers(1, 30))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_external_sort_is_one_stable_sort(
     tmp_path: Path, parts: list[list[int]], run_rows: int
 ) -> None:
@@ -63,6 +66,7 @@ def test_external_sort_is_one_stable_sort(
 
 
 @given(parts=streams_of_times, window_rows=st.integers(1, 30))
+@settings(max_examples=50, deadline=None)
 def test_a_small_window_sorts_or_refuses(parts: list[list[int]], window_rows: int) -> None:
     try:
         got = pairs(sort_window(iter(batches(parts)), "here", window_rows))
@@ -85,6 +89,7 @@ def test_a_late_row_is_refused_and_says_how_late() -> None:
 
 
 @given(streams=st.lists(streams_of_times, max_size=4))
+@settings(max_examples=50, deadline=None)
 def test_merging_equals_sorting_all(streams: list[list[list[int]]]) -> None:
     numbered: list[list[pa.RecordBatch]] = []
     expected: list[tuple[int, int, str]] = []

@@ -77,13 +77,13 @@ def paired(
 
 
 @given(found=events, size=st.integers(1, 20))
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_pairs_equal_the_plain_model(found: list[Event], size: int) -> None:
     assert paired(found, size) == model(found)
 
 
 @given(found=events, size=st.integers(1, 8), held_rows=st.integers(0, 20))
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_short_memory_only_loses_latencies(found: list[Event], size: int, held_rows: int) -> None:
     expected, _ = model(found)
     got, counts = paired(found, size, held_rows)

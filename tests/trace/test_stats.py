@@ -52,6 +52,7 @@ def stats_of(path: Path, rows: list[tuple[Any, ...]], meta: TraceMeta | None = N
 
 
 @given(values=st.lists(st.integers(0, 2**50), min_size=1), percent=st.floats(0.1, 100))
+@settings(max_examples=50, deadline=None)
 def test_percentiles_are_within_one_percent(values: list[int], percent: float) -> None:
     histogram = LogHistogram()
     for part in np.array_split(np.array(values, np.int64), 3):
@@ -130,6 +131,7 @@ def fates(requests: list[tuple[int, int, int]]) -> dict[str, int]:
     drawn=st.lists(st.tuples(st.integers(0, 50), st.integers(-1, 200)), min_size=1, max_size=80),
     size=st.integers(1, 30),
 )
+@settings(max_examples=50, deadline=None)
 def test_queue_depth_equals_counting_overlaps(drawn: list[tuple[int, int]], size: int) -> None:
     now, requests = 0, []
     for gap, latency in drawn:
@@ -212,6 +214,7 @@ def test_regions_split_requests_and_grow() -> None:
     extents=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 5000)), min_size=1),
     piece=st.integers(1, 3000),
 )
+@settings(max_examples=50, deadline=None)
 def test_split_covers_every_byte_once(extents: list[tuple[int, int]], piece: int) -> None:
     start, size = (np.array(column, np.uint64) for column in zip(*extents, strict=True))
     row, number, length = split(start, size, piece)

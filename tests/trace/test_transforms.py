@@ -54,7 +54,9 @@ def test_time_is_scaled_and_latencies_are_not(tmp_path: Path) -> None:
 
 
 @given(drawn=sector_requests)
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_compacting_keeps_identity_order_and_requests(
     tmp_path: Path, drawn: list[tuple[int, int, int]]
 ) -> None:
@@ -76,7 +78,9 @@ def test_compacting_keeps_identity_order_and_requests(
 
 
 @given(drawn=sector_requests, factor=st.sampled_from([1, 1.3, 2, 7.7]))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_stretching_a_device_aliases_nothing(
     tmp_path: Path, drawn: list[tuple[int, int, int]], factor: float
 ) -> None:
@@ -282,7 +286,9 @@ times = st.lists(st.integers(0, 100), min_size=1, max_size=30).map(sorted)
 
 
 @given(parts=st.lists(times, min_size=2, max_size=4), offsets=st.lists(st.integers(0, 50)))
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_merging_is_one_stable_sort(
     tmp_path: Path, parts: list[list[int]], offsets: list[int]
 ) -> None:
