@@ -70,22 +70,24 @@ def _b_pcie(hops: Sequence[HopTerm]) -> Constant:
 
 
 def _waf(samples: Sequence[WafSample]) -> Constant:
-    sample = best_waf(samples)
+    """A steady WAF replaces the constant; one that was still moving does not."""
+    sample, unit = best_waf(samples), "NAND bytes / host bytes"
     if sample is None:
-        return _missing("WAF", "NAND bytes / host bytes", SEED_WAF, "no wear result was given")
-    value = sample.steady if sample.steady is not None else sample.cumulative
-    low = min(value, sample.low if sample.low is not None else value)
-    high = max(value, sample.high if sample.high is not None else value)
-    state = "steady" if sample.steady is not None else "cumulative, NOT steady"
+        return _missing("WAF", unit, SEED_WAF, "no wear result was given")
     store = f", store {sample.store}" if sample.store else ""
+    origin = f"{sample.source}, profile {sample.profile}, policy {sample.policy}{store}"
+    if sample.steady is None:
+        reason = f"{origin}: not steady, cumulative {sample.cumulative:.3g} so far"
+        return _missing("WAF", unit, SEED_WAF, reason)
+    known = [sample.steady, *(w for w in (sample.low, sample.high) if w is not None)]
+    band = "the band over the order of requests" if len(known) > 1 else "not measured"
     return Constant(
         name="WAF",
-        unit="NAND bytes / host bytes",
+        unit=unit,
         seed=SEED_WAF,
         status="modelled" if sample.source == "ftl-model" else "measured",
-        value=Interval(median=value, low=low, high=high, n=1),
-        conditions=f"{sample.source}, profile {sample.profile}, policy {sample.policy}{store}; "
-        f"{state}; the interval is the band over the order of requests",
+        value=Interval(median=sample.steady, low=min(known), high=max(known), n=1),
+        conditions=f"{origin}; steady; interval: {band}",
     )
 
 

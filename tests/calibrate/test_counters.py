@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.calibrate import Calibration
 from harness.calibrate.counters import counter_sample
 from harness.calibrate.export import export
 from harness.calibrate.model import WafSample
@@ -90,6 +91,6 @@ def test_a_drive_that_was_measured_speaks_before_a_model_that_is_not_steady(
     result = replay(reading(pages(0, 0, "ocp")), reading(pages(1000, 500, "ocp")))
     waf = {"first": 1.1, "cumulative": 1.4, "steady": None, "low": None, "high": None}
     file = export([run_folder(tmp_path, wear=wear(waf=waf), replay=result)])
-    (constant,) = (c for c in file.constants if c.name == "WAF")
-    assert constant.status == "measured"
-    assert constant.value is not None and constant.value.median == 1.5
+    found = Calibration(file).waf()
+    assert (found.value, found.source) == (1.5, "measured")
+    assert found.extrapolated  # one replay is no steady state

@@ -59,9 +59,19 @@ def test_a_waf_that_is_not_steady_says_so(tmp_path: Path) -> None:
     waf = {"first": 1.1, "cumulative": 1.4, "steady": None, "low": None, "high": None}
     file = export([run_folder(tmp_path, wear=wear(waf=waf))])
     constant = next(c for c in file.constants if c.name == "WAF")
-    assert constant.value is not None and constant.value.median == 1.4
-    assert "NOT steady" in constant.conditions
+    # The sample is kept; the simulator's constant is not replaced by a figure still moving.
+    assert (constant.status, constant.value) == ("not-measured", None)
+    assert "not steady, cumulative 1.4" in constant.conditions
+    assert file.waf[0].cumulative == 1.4
     assert any("steady WAF" in item.what for item in file.not_measured)
+
+
+def test_a_waf_without_a_band_does_not_claim_one(tmp_path: Path) -> None:
+    waf = {"first": 1.1, "cumulative": 1.9, "steady": 2.0, "low": None, "high": None}
+    file = export([run_folder(tmp_path, wear=wear(waf=waf))])
+    constant = next(c for c in file.constants if c.name == "WAF")
+    assert constant.value is not None and constant.value.median == 2.0
+    assert "interval: not measured" in constant.conditions
 
 
 def test_layout_terms_carry_the_slowdown_by_context(tmp_path: Path) -> None:
