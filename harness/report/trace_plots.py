@@ -24,6 +24,7 @@ from harness.report.plots import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_STEPS = 128
 _MAPS = {Op.READ: "Blues", Op.WRITE: "Oranges"}
 
 
@@ -46,8 +47,15 @@ def _span(bins: TraceBins) -> int:
     return min(TIME_BINS, bins.last_ts_ns // bins.time.width + 1)
 
 
-def _seconds(bins: TraceBins) -> Any:
-    return (np.arange(_span(bins)) + 0.5) * bins.time.width / 1e9
+def _time_means(values: Any, bins: TraceBins) -> tuple[Any, Any]:
+    """(seconds, means) of a series over the time axis, in at most 128 equal steps."""
+    span = _span(bins)
+    joined = 1
+    while span > _STEPS * joined:
+        joined *= 2
+    steps = -(-span // joined)
+    means = values[: steps * joined].reshape(steps, joined).mean(axis=1)
+    return (np.arange(steps) + 0.5) * joined * bins.time.width / 1e9, means
 
 
 def _size_classes(bins: TraceBins, op: Op) -> dict[int, int]:
@@ -87,18 +95,18 @@ def _rate(bins: TraceBins, device: str) -> Figure:
     def draw(axes: Axes) -> None:
         for style, op in zip(LINES, (Op.READ, Op.WRITE, Op.DISCARD), strict=False):
             if bins.size_bytes[op] > 0:
-                moved = bins.bytes_over_time[op, : _span(bins)]
+                # Bytes a nanosecond are gigabytes a second.
+                rate = bins.bytes_over_time[op] / bins.time.width
                 axes.plot(
-                    _seconds(bins), moved / bins.time.width, style,
-                    color=OP_COLOURS[op], label=OP_NAMES[op], linewidth=1.1,
+                    *_time_means(rate, bins), style,
+                    color=OP_COLOURS[op], label=OP_NAMES[op], linewidth=1.3,
                 )  # fmt: skip
-        axes.set_xlim(0, _seconds(bins)[-1])
+        axes.set_xlim(0, _span(bins) * bins.time.width / 1e9)
         axes.set_ylim(bottom=0)
         axes.set_xlabel("time since the first request (s)")
         axes.set_ylabel("issued (GB/s)")
         legend_above(axes)
 
-    # Bytes a nanosecond are gigabytes a second.
     return Figure("trace-rate", "Bytes issued over time", "s; GB/s", device, draw)
 
 
@@ -160,12 +168,10 @@ def _stronger(name: str) -> Any:
 
 def _depth(bins: TraceBins, device: str) -> Figure:
     def draw(axes: Axes) -> None:
-        mean = bins.mean_depth()[: _span(bins)]
-        axes.fill_between(
-            _seconds(bins), mean, step="mid", color="#56B4E9", alpha=0.55, linewidth=0
-        )
-        axes.plot(_seconds(bins), mean, color="#0072B2", linewidth=0.9, drawstyle="steps-mid")
-        axes.set_xlim(0, _seconds(bins)[-1])
+        seconds, mean = _time_means(bins.mean_depth(), bins)
+        axes.fill_between(seconds, mean, step="mid", color="#56B4E9", alpha=0.55, linewidth=0)
+        axes.plot(seconds, mean, color="#0072B2", linewidth=1.1, drawstyle="steps-mid")
+        axes.set_xlim(0, _span(bins) * bins.time.width / 1e9)
         axes.set_ylim(bottom=0)
         axes.set_xlabel("time since the first request (s)")
         axes.set_ylabel("requests in flight (mean)")

@@ -30,11 +30,11 @@ def dig(data: Any, path: str) -> Any:
 
 
 def number(data: Any, path: str = "") -> float | None:
-    """A finite number at ``path``, else None; booleans are not numbers."""
+    """A finite number at ``path``, an int as int, else None; booleans are not numbers."""
     value = dig(data, path) if path else data
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if math.isfinite(value) else None
+    return value if math.isfinite(value) else None
 
 
 def text(data: Any, path: str = "") -> str | None:
@@ -58,12 +58,10 @@ def strings(data: Any, path: str = "") -> list[str]:
 
 
 def plain(value: float, digits: int = 3) -> str:
-    """A number with ``digits`` significant figures and no exponent; integers whole."""
-    if value == int(value) and abs(value) < 1e15:
-        return f"{int(value):,}"
-    if abs(value) >= 10 ** (digits - 1):
+    """A number with ``digits`` significant figures; ints and large numbers whole."""
+    if isinstance(value, int) or value == 0 or abs(value) >= 10 ** (digits - 1):
         return f"{value:,.0f}"
-    if value != 0 and abs(value) < 1e-4:
+    if abs(value) < 1e-4:
         return f"{value:.{digits - 1}e}"
     value = float(f"{value:.{digits}g}")  # 9.996 becomes 10.0 before its digits are counted
     decimals = digits - 1 - math.floor(math.log10(abs(value)))

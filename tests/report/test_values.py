@@ -14,7 +14,8 @@ from harness.report.values import ABSENT, NBSP
     ("value", "shown"),
     [
         (0, "0"), (2.6031, "2.60"), (0.0123, "0.0123"), (12345.6, "12,346"), (1234567, "1,234,567"),
-        (99.94, "99.9"), (100.4, "100"), (-3.14159, "-3.14"), (0.000012, "1.20e-05"), (5.0, "5"),
+        (99.94, "99.9"), (100.4, "100"), (-3.14159, "-3.14"), (0.000012, "1.20e-05"), (5.0, "5.00"),
+        (5, "5"), (0.0, "0"), (1e6, "1,000,000"),
         (9.996, "10.0"), (99.96, "100"),
     ],
 )  # fmt: skip
@@ -23,7 +24,7 @@ def test_plain_numbers_have_three_digits(value: float, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "shown"), [(1, "100"), (0.5, "50"), (0.99996, ">99.9"), (0.4471, "44.7"), (0, "0")]
+    ("share", "shown"), [(1, "100"), (0.5, "50.0"), (0.99996, ">99.9"), (0.4471, "44.7"), (0, "0")]
 )
 def test_a_share_below_one_is_never_printed_as_all(share: float, shown: str) -> None:
     assert values.percent(share).text == f"{shown}{NBSP}%"
@@ -31,14 +32,14 @@ def test_a_share_below_one_is_never_printed_as_all(share: float, shown: str) -> 
 
 def test_intervals_say_median_and_bounds() -> None:
     shown = values.interval({"median": 2.5, "low": 2.0, "high": 3.1}, "a.b")
-    assert (shown.text, shown.exact, shown.key) == (f"2.50{NBSP}(2–3.10)", 2.5, "a.b.median")
+    assert (shown.text, shown.exact, shown.key) == (f"2.50{NBSP}(2.00–3.10)", 2.5, "a.b.median")
     assert values.interval({"median": 2.5}).text == "2.50"
     assert values.interval(None) is ABSENT
 
 
 def test_units_follow_the_size_of_the_number() -> None:
     assert values.decimal_bytes(547.5e12).text == f"548{NBSP}TB"
-    assert values.decimal_bytes(3e16).text == f"30{NBSP}PB"
+    assert values.decimal_bytes(3e16).text == f"30.0{NBSP}PB"
     assert values.nanoseconds(189_000).text == f"189{NBSP}µs"
     assert values.days(111).text == f"111{NBSP}d"
     assert values.days(2000).text == f"5.48{NBSP}y"
