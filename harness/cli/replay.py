@@ -110,9 +110,11 @@ def replay(
     if femu is not None:
         from harness.cli.replay_guest import GuestWish, run_in_guest
 
-        if device or loop or mode not in (None, "flat-out"):
-            raise UsageError("--femu replays flat out on a drive of its own: no --device or --loop")
-        wish = GuestWish(femu, scale, keep, fills, discard)
+        if device or loop or mode not in (None, "flat-out", "timed"):
+            raise UsageError(
+                "--femu replays flat-out or timed on a drive of its own: no --device or --loop"
+            )
+        wish = GuestWish(femu, scale, keep, fills, discard, mode == "timed")
         run_in_guest(trace, wish, results, as_json)
         return
     from harness.core.units import parse_size

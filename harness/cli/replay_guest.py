@@ -19,6 +19,7 @@ class GuestWish(NamedTuple):
     keep: str
     fills: int
     discard: bool
+    timed: bool
 
 
 def run_in_guest(trace: Path, wish: GuestWish, results: Path, as_json: bool) -> None:
@@ -28,27 +29,32 @@ def run_in_guest(trace: Path, wish: GuestWish, results: Path, as_json: bool) -> 
     from harness.core.runs import RunFolder
     from harness.device.guest.plan import plan_guest
     from harness.device.guest.replaying import replay_in_guest
+    from harness.device.guest.timed import replay_timed_in_guest
 
     if wish.keep not in ("line-size", "line-count"):
         raise UsageError(f"--keep is line-size or line-count, not {wish.keep!r}")
     if wish.fills < 0:
         raise UsageError("--fills must not be negative")
+    if wish.fills and wish.timed:
+        raise UsageError("--fills goes with --mode flat-out: a WAF is measured there")
     profile = load_profile(wish.profile)
     plan = plan_guest(
         profile,
         scale=wish.scale,
         keep="line-size" if wish.keep == "line-size" else "line-count",
+        timing=wish.timed,
     )
     with RunFolder(results, "replay-femu", trace.stem, wish._asdict()) as run:
         with output.progress_bar("guest", enabled=not as_json) as progress:
-            details = replay_in_guest(
-                plan,
-                trace,
-                fills=wish.fills,
-                discard=wish.discard,
-                console=run.path / "console.log",
-                progress=progress,
-            )
+            common: dict[str, Any] = {
+                "discard": wish.discard,
+                "console": run.path / "console.log",
+                "progress": progress,
+            }
+            if wish.timed:
+                details = replay_timed_in_guest(plan, trace, **common)
+            else:
+                details = replay_in_guest(plan, trace, fills=wish.fills, **common)
         details["run"] = str(run.final)
         write_json(run.path / "replay-femu.json", details)
         run.add(fidelity=details["fidelity"], waf=details["waf"], emulator=details["emulator"])
@@ -70,7 +76,7 @@ def _print(details: dict[str, Any]) -> None:
 
     console = output.console()
     fidelity, change = details["fidelity"], details["change"]
-    colour = "green" if fidelity["verdict"] == "FAITHFUL" else "red"
+    colour = {"FAITHFUL": "green", "LATE": "yellow"}.get(fidelity["verdict"], "red")
     console.print(f"[bold {colour}]{fidelity['verdict']}[/] on {details['emulator']}")
     for reason in fidelity["reasons"]:
         console.print(f"  {escape(reason)}")

@@ -206,10 +206,16 @@ class Guest:
             argv, timeout_s=timeout_s, check=check, stdin=stdin, env=env, cwd=cwd
         )
 
-    def harness(self, *words: str, timeout_s: float = 300.0, check: bool = True) -> Completed:
+    def harness(
+        self,
+        *words: str,
+        timeout_s: float = 300.0,
+        check: bool = True,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
         """Run this project's own command inside, from the same environment."""
         argv = [sys.executable, "-m", "harness", *words]
-        return self.run(argv, timeout_s=timeout_s, check=check, cwd=os.getcwd())
+        return self.run(argv, timeout_s=timeout_s, check=check, env=env, cwd=os.getcwd())
 
     def runner(self, argv: Sequence[str]) -> bytes | None:
         """For ``read_counters``: standard output, None if the command failed."""
