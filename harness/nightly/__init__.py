@@ -1,0 +1,1 @@
+"""The same measurements night after night: their history and what changed in it."""
