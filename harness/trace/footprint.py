@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from harness.core.ops import PAGE_BYTES
+from harness.trace.jit import kernel
 
 CHUNK_PAGES = 1 << 17
 WORDS = CHUNK_PAGES // 64
@@ -132,7 +132,7 @@ class Ranker:
         return np.asarray(self._before[chunk * WORDS + word] + partial, np.int64)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bits_set(word: Any) -> Any:
     """How many bits of a uint64 are set."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -143,7 +143,7 @@ def bits_set(word: Any) -> Any:
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def page_mask(word: int, low: int, high: int) -> Any:
     """Bits of pages [low, high) that fall in 64-page word ``word``."""
     begin, end = max(low - word * 64, 0), min(high - word * 64, 64)
@@ -153,7 +153,7 @@ def page_mask(word: int, low: int, high: int) -> Any:
     return mask
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _touch(slot: Any, low: Any, high: Any, bits: Any, counted: Any) -> None:
     for i in range(len(slot)):
         for word in range(low[i] // 64, (high[i] - 1) // 64 + 1):

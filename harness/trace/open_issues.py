@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from harness.trace.jit import kernel
 
 _KEY = np.dtype([("lba", "<u8"), ("size", "<u8"), ("rest", "<u8"), ("top", "<i8")])
 """``rest`` is device, operation and 1, so that 0 marks a free place."""
@@ -79,7 +80,7 @@ class OpenIssues:
             self._entries = np.concatenate([self._entries, more])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_free(entries: Any, state: Any, enough: int) -> int:
     count, at = 0, state[_FREE]
     while at >= 0 and count < enough:
@@ -88,7 +89,7 @@ def _count_free(entries: Any, state: Any, enough: int) -> int:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find(places: Any, lba: Any, size: Any, rest: Any) -> Any:
     """Index of the place of a key, or of the free place where it belongs."""
     mixed = lba * np.uint64(0x9E3779B97F4A7C15)
@@ -105,7 +106,7 @@ def _find(places: Any, lba: Any, size: Any, rest: Any) -> Any:
         at = (at + np.uint64(1)) & mask
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rebuild(old: Any, new: Any, entries: Any, state: Any, forget: int) -> int:
     """Carry keys with open issues over to ``new``; returns how many places they use."""
     used = 0
@@ -126,7 +127,7 @@ def _rebuild(old: Any, new: Any, entries: Any, state: Any, forget: int) -> int:
     return used
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _follow(
     ts_ns: Any,
     lba: Any,

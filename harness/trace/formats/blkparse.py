@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba import njit
 
 from harness.core.errors import UsageError
 from harness.core.ops import SECTOR_BYTES
@@ -24,6 +23,7 @@ from harness.trace.formats.blkparse_text import write
 from harness.trace.formats.flags import decode_packed
 from harness.trace.formats.lines import parse_lines
 from harness.trace.formats.streams import HEAD_BYTES, Head, line_blocks
+from harness.trace.jit import kernel
 
 LAYOUT = "maj,min cpu sequence sec.nsec pid action RWBS sector + nsectors [process]"
 _START = r"\s*\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+"
@@ -107,7 +107,7 @@ def to_rows(block: bytes, records: npt.NDArray[Any]) -> pa.RecordBatch:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scan(text: Any, issue: int, records: Any) -> tuple[int, int, bool]:
     """Fill ``records``; returns (how many, start of a bad line or -1, summary reached)."""
     at, count = 0, 0
@@ -127,7 +127,7 @@ def _scan(text: Any, issue: int, records: Any) -> tuple[int, int, bool]:
     return count, -1, False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scan_line(text: Any, at: int, end: int, issue: int, record: Any) -> int:
     """1 for a wanted event, 0 for another, -1 for a line that is none."""
     major, at = scan.number(text, at, end)
@@ -163,7 +163,7 @@ def _scan_line(text: Any, at: int, end: int, issue: int, record: Any) -> int:
     return _scan_extent(text, after, end, action == 67, record)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scan_extent(text: Any, at: int, end: int, completion: bool, record: Any) -> int:
     """The rest of a line: ``[sector [+ count]] [(elapsed)] [word]``."""
     at = scan.skip_blanks(text, at, end)
@@ -189,7 +189,7 @@ def _scan_extent(text: Any, at: int, end: int, completion: bool, record: Any) ->
     return _scan_word(text, at + 1, close, completion, record)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scan_word(text: Any, at: int, end: int, completion: bool, record: Any) -> int:
     record["word_start"][0], record["word_end"][0], record["error"][0] = at, at, 0
     if not completion:

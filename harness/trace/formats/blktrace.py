@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba import njit
 
 from harness.core.errors import UsageError
 from harness.core.ops import Op
 from harness.trace.formats.base import COMPLETION, ISSUE, Format, Reading, rows
 from harness.trace.formats.flags import without_carriers
 from harness.trace.formats.streams import Head, byte_blocks
+from harness.trace.jit import kernel
 from harness.trace.merging import merge_streams
 from harness.trace.schema import FLAG_FUA, FLAG_META, FLAG_PREFLUSH, FLAG_READAHEAD, FLAG_SYNC
 
@@ -174,7 +174,7 @@ def _processes(
     return names
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _walk(raw: Any, swapped: bool, starts: Any) -> tuple[int, Any, bool]:
     """Fill ``starts`` with the whole records; returns (count, end of the last, bad magic)."""
     at, count = np.int64(0), 0

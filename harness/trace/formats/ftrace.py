@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from harness.trace.formats import scan
 from harness.trace.formats.base import COMPLETION, ISSUE, BadLine, Format, Reading
 from harness.trace.formats.blkparse import RECORD, to_rows
 from harness.trace.formats.lines import parse_lines
 from harness.trace.formats.streams import Head
+from harness.trace.jit import kernel
 
 LAYOUT = "[cpu] sec.frac: block_rq_issue: maj,min RWBS bytes (cmd) sector + nr [comm]"
 _EVENT = re.compile(r".*\[\d+\].*\d+\.\d+:\s+(block:)?block_(rq|bio)_\w+:.*")
@@ -48,7 +48,7 @@ def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
     return parse_lines(reading, parse, LAYOUT)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find(text: Any, at: int, end: int, needle: Any) -> int:
     """Where ``needle`` starts in text[at:end], -1 if nowhere."""
     for start in range(at, end - len(needle) + 1):
@@ -57,7 +57,7 @@ def _find(text: Any, at: int, end: int, needle: Any) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _starts(text: Any, at: int, end: int, needle: Any) -> bool:
     if at + len(needle) > end:
         return False
@@ -67,7 +67,7 @@ def _starts(text: Any, at: int, end: int, needle: Any) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scan(text: Any, records: Any) -> tuple[int, int]:
     """Fill ``records``; returns (how many, start of a bad line or -1)."""
     at, count = 0, 0
@@ -92,7 +92,7 @@ def _scan(text: Any, records: Any) -> tuple[int, int]:
     return count, -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scan_event(
     text: Any, line: int, event: int, at: int, end: int, completion: bool, record: Any
 ) -> int:
@@ -127,7 +127,7 @@ def _scan_event(
     return _scan_tail(text, at, end, completion, record)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scan_tail(text: Any, at: int, end: int, completion: bool, record: Any) -> int:
     """The last brackets: the issuer's name, or the error of a completion."""
     while at < end and text[at] != 91:
@@ -150,7 +150,7 @@ def _scan_tail(text: Any, at: int, end: int, completion: bool, record: Any) -> i
     return 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _scan_issuer(text: Any, line: int, event: int, record: Any) -> int:
     """Time and pid, which stand before the event's name: ``comm-pid [cpu] flags sec.frac:``."""
     at = event - 1

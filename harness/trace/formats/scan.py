@@ -12,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-from numba import njit
+
+from harness.trace.jit import kernel
 
 SPACE, TAB, RETURN, NEWLINE = 32, 9, 13, 10
 _FNV_OFFSET = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def skip_blanks(text: Any, at: int, end: int) -> int:
     """Position of the first byte from ``at`` that is no blank, ``end`` if all are."""
     while at < end and (text[at] == SPACE or text[at] == TAB or text[at] == RETURN):
@@ -27,7 +28,7 @@ def skip_blanks(text: Any, at: int, end: int) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def skip_word(text: Any, at: int, end: int) -> int:
     """Position after the word that starts at ``at``."""
     while at < end and not (text[at] == SPACE or text[at] == TAB or text[at] == RETURN):
@@ -35,7 +36,7 @@ def skip_word(text: Any, at: int, end: int) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def number(text: Any, at: int, end: int) -> tuple[Any, int]:
     """(decimal number at ``at`` as uint64, position after it), position -1 without a digit."""
     value = np.uint64(0)
@@ -46,7 +47,7 @@ def number(text: Any, at: int, end: int) -> tuple[Any, int]:
     return value, (at if start < at <= start + 20 else -1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def seconds(text: Any, at: int, end: int) -> tuple[Any, int]:
     """(decimal seconds at ``at`` as int64 ns, position after them), position -1 if none."""
     whole, at = number(text, at, end)
@@ -61,7 +62,7 @@ def seconds(text: Any, at: int, end: int) -> tuple[Any, int]:
     return np.int64(whole) * 1_000_000_000 + fraction, (at if at > start else -1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def packed(text: Any, start: int, end: int) -> Any:
     """Up to eight bytes as one uint64, 0 for longer or empty words."""
     if end - start > 8:
@@ -72,7 +73,7 @@ def packed(text: Any, start: int, end: int) -> Any:
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hashed(text: Any, start: int, end: int) -> Any:
     """64-bit FNV-1a hash of a word."""
     value = _FNV_OFFSET
@@ -81,7 +82,7 @@ def hashed(text: Any, start: int, end: int) -> Any:
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def line_end(text: Any, at: int) -> int:
     """Position of the newline at or after ``at`` (blocks end with one)."""
     while text[at] != NEWLINE:

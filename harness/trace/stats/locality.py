@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from harness.core.ops import Op
+from harness.trace.jit import kernel
 from harness.trace.stats.histogram import LogHistogram
 from harness.trace.stats.view import OP_NAMES, View
 
@@ -95,7 +95,7 @@ class _Jumps:
         }
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _walk(
     slot: Any, start: Any, size: Any, ends: Any, ages: Any, clock: int, distance: Any, found: Any
 ) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from harness.core.ops import PAGE_BYTES, Op
 from harness.trace.footprint import (
@@ -20,6 +19,7 @@ from harness.trace.footprint import (
     outer_pages,
     page_mask,
 )
+from harness.trace.jit import kernel
 from harness.trace.stats.view import View
 
 _COUNTERS = ("written", "distinct", "overwritten", "discarded", "read", "read_live")
@@ -75,7 +75,7 @@ class Rewrites:
         }
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _apply(slot: Any, op: Any, low: Any, high: Any, live: Any, ever: Any, counts: Any) -> None:
     for i in range(len(slot)):
         pages = high[i] - low[i]
