@@ -229,7 +229,8 @@ def _peak_mib(*pids: int) -> float:
 def fio(path: str, seconds: float) -> int:
     """I/Os that fio completed."""
     done = subprocess.run(
-        ["nice", "-n", "-10", "fio", "--name=bench", f"--filename={path}", "--rw=randread", "--bs=4k", "--direct=1",
+        ["nice", "-n", "-10", "fio", "--name=bench", f"--filename={path}", "--rw=randread",
+         "--bs=4k", "--direct=1",
          "--ioengine=io_uring", "--iodepth=32", "--time_based", f"--runtime={seconds}",
          "--output-format=json"],
         capture_output=True, text=True, check=True,

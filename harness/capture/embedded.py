@@ -14,8 +14,8 @@ from harness.stores.registry import make_store
 from harness.stores.requests.load import open_requests
 
 STORE, MODEL, REQUESTS = "lmcache-raw-block", "llama-3.1-8b", "chat"
-DEVICE_BYTES = 1 << 30
-DEFAULT_REQUESTS = 15
+DEVICE_BYTES = 256 << 20
+DEFAULT_REQUESTS = 6
 
 
 @contextmanager
