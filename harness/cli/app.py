@@ -17,6 +17,7 @@ from harness.cli import (
     capture,
     doctor,
     emit,
+    nightly,
     replay,
     report,
     requests,
@@ -40,6 +41,7 @@ GROUPS: tuple[ModuleType, ...] = (
     validate,
     calibrate,
     report,
+    nightly,
 )
 """The command modules along the path of the data; each has ``register(app)``."""
 

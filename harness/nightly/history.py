@@ -81,6 +81,12 @@ class History:
         """All nights, the oldest first."""
         return _nights(self.table())
 
+    def table_of(self, kept: set[tuple[str, str]]) -> pa.Table:
+        """The rows of those (run, host)."""
+        table = self.table()
+        pairs = zip(table["run"].to_pylist(), table["host"].to_pylist(), strict=True)
+        return table.filter(pa.array([pair in kept for pair in pairs], pa.bool_()))
+
     def night(self, run: str) -> Night:
         """The night of run ``run`` (or the only one that begins so); UsageError otherwise."""
         table = self.table()

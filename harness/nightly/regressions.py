@@ -163,18 +163,22 @@ def _test(series: Series, options: Options) -> _Tested:
 
 
 def _by_change(tested: _Tested, q: float, options: Options) -> Finding | None:
-    """The newest change of level, if it is news, certain and large enough."""
-    values = tested.series.values[-options.series :]
+    """The newest change of level that is news, certain and large enough."""
     if q > options.q:
         return None
+    series = tested.series
+    skipped = max(0, len(series.values) - options.series)
+    values = series.values[skipped:]
     points = change_points(values, options.q)
-    if not points or len(values) - points[-1].index > options.news:
-        return None
-    last = points[-1]
-    start = points[-2].index if len(points) > 1 else 0
-    skipped = len(tested.series.values) - len(values)
-    shift = compare(values[start : last.index], values[last.index :])
-    return _finding(tested.series, "change point", skipped + last.index, shift, q, options)
+    edges = [0, *(point.index for point in points), len(values)]
+    for place in reversed(range(1, len(edges) - 1)):
+        start, index, end = edges[place - 1 : place + 2]
+        if len(values) - index > options.news:
+            break
+        shift = compare(values[start:index], values[index:end])
+        if found := _finding(series, "change point", skipped + index, shift, q, options):
+            return found
+    return None
 
 
 def _by_shift(tested: _Tested, q: float, options: Options) -> Finding | None:

@@ -94,6 +94,15 @@ def test_less_waf_is_an_improvement_and_does_not_alarm() -> None:
     assert not judge(nights[:40]).findings
 
 
+def test_a_small_recovery_does_not_hide_a_regression_and_a_whole_one_is_an_improvement() -> None:
+    levels = [2.0] * 30 + [1.0] * 5 + [1.02] * 5
+    (found,) = judge([night(day, gbps(v)) for day, v in enumerate(levels)]).findings
+    assert (found.kind, found.run, found.after) == ("regression", night(30).run, 1.0)
+    levels = [2.0] * 30 + [1.0] * 5 + [2.0] * 5
+    (found,) = judge([night(day, gbps(v)) for day, v in enumerate(levels)]).findings
+    assert (found.kind, found.run) == ("improvement", night(35).run)
+
+
 def test_an_old_change_is_history_not_news() -> None:
     nights = [night(day, waf(1.5 if day < 30 else 2.5)) for day in range(80)]
     assert not judge(nights).findings
