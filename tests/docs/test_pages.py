@@ -16,7 +16,9 @@ _ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 MESSAGES = _ROW.findall((DOCS / "errors.md").read_text())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+@pytest.mark.parametrize(
+    "page", [TOP / "README.md", *PAGES], ids=lambda page: str(page.relative_to(TOP))
+)
 def test_links_resolve(page: Path) -> None:
     for link in links(page):
         if link.startswith(("http://", "https://")):
