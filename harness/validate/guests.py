@@ -101,14 +101,18 @@ def _femu_row(snapshot: dict[str, Any]) -> list[int | None]:
 
 def stock_rungs(console: Path | None = None, progress: Progress = quiet) -> list[Rung]:
     """Rung 3 on stock QEMU: host-side accounting of a guest's drive."""
-    ops = with_ends(mixed_ops(_STOCK_BYTES))
     progress(0, 2, "starting a guest with stock QEMU")
     drive = NvmeDrive(_STOCK_BYTES, options={"mdts": "6"})
     with Guest([drive], console=console) as guest:
         progress(1, 2, "sending commands")
-        result = drive_ops(guest, op_list(*ops))
-        accelerator = guest.facts()["accelerator"]
-    name = f"stock QEMU NVMe ({accelerator})"
+        return counting_rungs(guest)
+
+
+def counting_rungs(guest: Guest) -> list[Rung]:
+    """Mixed commands to the guest's first drive, and what that counted."""
+    ops = with_ends(mixed_ops(min(guest.drives[0].size_bytes, _STOCK_BYTES)))
+    result = drive_ops(guest, op_list(*ops))
+    name = f"stock QEMU NVMe ({guest.facts()['accelerator']})"
     return drive_counts_what_was_sent(name, result["snapshots"], ops)
 
 

@@ -13,12 +13,13 @@ import pytest
 
 from harness.core.ops import Op
 from harness.core.profiles import load_profile
+from harness.device.guest import Guest
 from harness.device.guest.replaying import fill_ops
 from harness.device.guest.trace_ops import trace_ops
 from harness.ftl import Ftl
 from harness.trace.parquet import TraceWriter, open_trace
 from harness.trace.schema import TraceMeta
-from harness.validate.guests import femu_rungs, quick_femu_cases, stock_rungs
+from harness.validate.guests import counting_rungs, femu_rungs, quick_femu_cases
 from harness.validate.rung import Verdict
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.root]
@@ -74,8 +75,8 @@ def replay_femu(trace: Path, profile: Path, results: Path, *words: str) -> dict:
     return found
 
 
-def test_stock_qemu_counts_what_was_sent() -> None:
-    rows = stock_rungs()
+def test_stock_qemu_counts_what_was_sent(guest: Guest) -> None:
+    rows = counting_rungs(guest)
     assert [row.verdict for row in rows] == [Verdict.AGREES, Verdict.AGREES]
 
 

@@ -81,9 +81,9 @@ def plan_guest(
         profile = scaled.profile
         notes += scaled.consequences
     latencies = TIMING_NS if timing else (0, 0, 0)
-    if timing:
-        notes.append("flash latencies are FEMU's defaults, 40/200/2000 us: the profile names none")
     binary = femu_binary()
+    if timing and binary:
+        notes.append("flash latencies are FEMU's defaults, 40/200/2000 us: the profile names none")
     known = properties_of(binary, "femu") if binary else None
     drive: Drive = femu_drive(
         profile, read_ns=latencies[0], write_ns=latencies[1], erase_ns=latencies[2], known=known
