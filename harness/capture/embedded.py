@@ -14,7 +14,7 @@ from harness.stores.registry import make_store
 from harness.stores.requests.load import open_requests
 
 STORE, MODEL, REQUESTS = "lmcache-raw-block", "llama-3.1-8b", "chat"
-DEVICE_BYTES = 256 << 20
+DEVICE_BYTES = 512 << 20
 DEFAULT_REQUESTS = 6
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Inside a guest: start one loader for each list of devices, and return when all are attached.
 #   guest_start.sh LOADER "DEVICE..." ["DEVICE..."]
-# Each loader N writes /root/N.stream and stops when the process in /root/N.hold is ended.
+# Each loader N writes /run/N.stream and stops when the process in /run/N.hold is ended.
 set -e
 loader=$1
 shift
@@ -12,15 +12,15 @@ for devices in "$@"; do
     for device in $devices; do
         words="$words --device $device"
     done
-    mkfifo "/root/$number.control"
-    sleep 3600 < /dev/null > "/root/$number.control" 2> /dev/null &
-    echo $! > "/root/$number.hold"
+    mkfifo "/run/$number.control"
+    sleep 3600 < /dev/null > "/run/$number.control" 2> /dev/null &
+    echo $! > "/run/$number.hold"
     # shellcheck disable=SC2086 # the words are paths of devices
-    /usr/bin/python3 "$loader" $words < "/root/$number.control" \
-        > "/root/$number.stream" 2> "/root/$number.errors" &
-    echo $! > "/root/$number.loader"
+    /usr/bin/python3 "$loader" $words < "/run/$number.control" \
+        > "/run/$number.stream" 2> "/run/$number.errors" &
+    echo $! > "/run/$number.loader"
 done
-for loader in /root/*.loader; do
+for loader in /run/*.loader; do
     while [ ! -s "${loader%.loader}.stream" ]; do
         kill -0 "$(cat "$loader")"
         sleep 0.2

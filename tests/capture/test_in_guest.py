@@ -94,9 +94,9 @@ def _work(guest: Guest) -> None:
 
 
 def _fetch(guest: Guest, number: int, folder: Path) -> Recorded:
-    stop = f"kill $(cat /root/{number}.hold); while kill -0 $(cat /root/{number}.loader); do "
+    stop = f"kill $(cat /run/{number}.hold); while kill -0 $(cat /run/{number}.loader); do "
     guest.run(["sh", "-c", stop + "sleep 0.2; done; true"])
-    guest.get(f"/root/{number}.stream", folder / f"{number}.stream")
+    guest.get(f"/run/{number}.stream", folder / f"{number}.stream")
     out = folder / f"{number}.parquet"
     arguments = argparse.Namespace(out=out, command="", bios=False, segment_s=10.0)
     with (folder / f"{number}.stream").open("rb") as stream:
