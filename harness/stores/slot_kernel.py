@@ -28,6 +28,13 @@ from harness.stores.index import (
     recency_touch,
 )
 from harness.stores.ops import ALL_LAYERS, NO_SESSION, ObjectClass, OpArray
+from harness.stores.slot_memory import (
+    evict_memory,
+    in_memory,
+    keep_in_memory,
+    memory_is_due,
+    touch_memory,
+)
 from harness.stores.slot_state import PENDING, QUEUE_CHUNKS, N, SlotParams, SlotState, T
 
 _READ, _WRITE = int(Op.READ), int(Op.WRITE)
@@ -39,6 +46,7 @@ _EVICTED, _EVICTIONS, _FAILED = int(N.EVICTED), int(N.EVICTIONS), int(N.FAILED_P
 _WANTED, _HIT, _MEMORY = int(N.CHUNKS_WANTED), int(N.CHUNKS_HIT), int(N.HIT_IN_MEMORY)
 _KV_WRITTEN, _STATES_WRITTEN = int(N.CHUNKS_WRITTEN), int(N.STATES_WRITTEN)
 _STATES_READ, _REQUESTS, _CUT = int(N.STATES_READ), int(N.REQUESTS), int(N.CUT_BY_STATE)
+_MEMORY_FREE, _DROPPED = int(N.MEMORY_FREE), int(N.DROPPED_HITS)
 _TICK, _LAST_IO, _LAST_CHECKPOINT = int(T.NEXT_TICK), int(T.LAST_IO), int(T.LAST_CHECKPOINT)
 _NOW, _WORKERS = int(T.NOW), int(T.WORKERS)
 
@@ -54,24 +62,35 @@ def _emit(
 
 
 @njit(cache=True)
+def _evict(p: SlotParams, s: SlotState) -> None:
+    """Free the share of the keys that the policy says, least recent first."""
+    victims = int(s.ints[_USED] * p.eviction_ratio)
+    for _ in range(victims):
+        slot = recency_oldest(s.nxt, s.prv)
+        recency_remove(s.nxt, s.prv, slot)
+        index_remove(s.keys, s.values, s.slot_key[slot])
+        s.free[s.ints[_FREE]] = slot
+        s.ints[_FREE] += 1
+    s.ints[_USED] -= victims
+    s.ints[_EVICTED] += victims
+    s.ints[_EVICTIONS] += 1
+    s.ints[_DIRTY] = 1
+
+
+@njit(cache=True)
 def _tick(p: SlotParams, s: SlotState, until: float) -> None:
-    """Run the eviction controller's wake-ups up to ``until``."""
+    """Run the eviction controllers' wake-ups up to ``until``."""
     while s.times[_TICK] <= until:
-        if s.ints[_USED] < p.watermark * p.slots:
+        due = s.ints[_USED] >= p.watermark * p.slots
+        memory_due = memory_is_due(p, s)
+        if not due and not memory_due:
             missed = np.floor((until - s.times[_TICK]) / p.tick_s) + 1
             s.times[_TICK] += missed * p.tick_s
             return
-        victims = int(s.ints[_USED] * p.eviction_ratio)
-        for _ in range(victims):
-            slot = recency_oldest(s.nxt, s.prv)
-            recency_remove(s.nxt, s.prv, slot)
-            index_remove(s.keys, s.values, s.slot_key[slot])
-            s.free[s.ints[_FREE]] = slot
-            s.ints[_FREE] += 1
-        s.ints[_USED] -= victims
-        s.ints[_EVICTED] += victims
-        s.ints[_EVICTIONS] += 1
-        s.ints[_DIRTY] = 1
+        if due:
+            _evict(p, s)
+        if memory_due:
+            evict_memory(p, s)
         s.times[_TICK] += p.tick_s
 
 
@@ -228,7 +247,7 @@ def checkpoint(p: SlotParams, s: SlotState, ops: OpArray) -> None:
         s.ints[_SKIPPED] += 1
         return
     half = (s.ints[_CHECKPOINTS] % 2) * p.checkpoint_half
-    lane = p.store_workers * p.batch + p.load_workers
+    lane = p.store_workers * p.batch + p.load_lanes
     none = np.uint64(0)
     _emit(s, ops, _WRITE, half + PAGE_BYTES, size, _META, lane, NO_SESSION, 0, none)
     _emit(s, ops, _WRITE, half, PAGE_BYTES, _META, lane, NO_SESSION, 0, none)
@@ -264,43 +283,70 @@ def _idlest(p: SlotParams, s: SlotState) -> int:
 
 
 @njit(cache=True)
+def _held(p: SlotParams, s: SlotState, key: np.uint64) -> bool:
+    return in_memory(p, s, key) or index_get(s.keys, s.values, key) != ABSENT
+
+
+@njit(cache=True)
 def _state_there(p: SlotParams, s: SlotState, chunk: np.uint64) -> bool:
     """Whether every piece of the state at the end of ``chunk`` is held."""
     base = mix_pair(chunk, STATE_SALT)
+    missing = 0
     for piece in range(p.state_pieces):
-        if index_get(s.keys, s.values, mix_pair(base, np.uint64(piece))) == ABSENT:
-            return False
-    return True
+        missing += not _held(p, s, mix_pair(base, np.uint64(piece)))
+    return missing == 0
 
 
 @njit(cache=True)
 def _leading(p: SlotParams, s: SlotState, keys: NDArray[np.uint64], first: int, last: int) -> int:
-    """Chunks that can be used: the leading ones held, back to the last one with its state."""
+    """Chunks that can be used: the leading ones held, back to the last one with its state.
+
+    What is loaded from slots needs room in memory; hits beyond it are dropped and recomputed.
+    """
     hit = 0
-    while first + hit < last and index_get(s.keys, s.values, keys[first + hit]) != ABSENT:
+    while first + hit < last and _held(p, s, keys[first + hit]):
         hit += 1
     found = hit
     if p.state_pieces > 0:
         while hit > 0 and not _state_there(p, s, keys[first + hit - 1]):
             hit -= 1
     s.ints[_CUT] += found - hit
+    if p.memory_chunks == 0:
+        return hit
+    room, found = s.ints[_MEMORY_FREE], hit
+    for c in range(found):
+        if not in_memory(p, s, keys[first + c]):
+            room -= 1
+            if room < 0:
+                hit = c
+                break
+    s.ints[_DROPPED] += found - hit
     return hit
 
 
 @njit(cache=True)
-def _read(
+def _load_one(
     p: SlotParams, s: SlotState, ops: OpArray, key: np.uint64, cls: int, length: int, place: int,
     session: int, turn: int, wanted: bool,
 ) -> None:  # fmt: skip
-    """Read one object that is indexed: from memory while a worker holds it, else its slot."""
+    """Read an object that is held: from memory, from a worker that has it, or from its slot."""
     slot = index_get(s.keys, s.values, key)
-    if slot == PENDING:
+    if slot == PENDING or in_memory(p, s, key):
         s.ints[_MEMORY] += 1
         return
     if wanted:
         start = p.data_start + slot * p.slot_bytes + p.header_bytes
-        lane = p.store_workers * p.batch + place % p.load_workers
+        lane = p.store_workers * p.batch + place % p.load_lanes
         _emit(s, ops, _READ, start, length, cls, lane, session, turn, key)
+
+
+@njit(cache=True)
+def _refresh(p: SlotParams, s: SlotState, key: np.uint64) -> None:
+    """Make an object that was used recent, in the tier that it came from."""
+    if in_memory(p, s, key):
+        touch_memory(s, key)
+    else:
+        _touch(s, key)
 
 
 @njit(cache=True)
@@ -309,23 +355,54 @@ def _piece_bytes(p: SlotParams, piece: int) -> int:
 
 
 @njit(cache=True)
+def _load_group(
+    p: SlotParams, s: SlotState, ops: OpArray, keys: NDArray[np.uint64], first: int, size: int,
+    place: int, session: int, turn: int, wanted: bool,
+) -> None:  # fmt: skip
+    """Read chunks whose loads begin at once: their first requests race each other."""
+    order = np.empty(size, np.uint64)
+    for c in range(size):
+        order[c] = mix_pair(keys[first + c], np.uint64(turn))
+    for c in np.argsort(order):
+        key = keys[first + c]
+        _load_one(p, s, ops, key, _KV, p.payload_bytes, place + c, session, turn, wanted)
+
+
+@njit(cache=True)
 def _load(
     p: SlotParams, s: SlotState, ops: OpArray, keys: NDArray[np.uint64], first: int, hit: int,
     session: int, turn: int, wanted: bool,
 ) -> None:  # fmt: skip
     """Read the ``hit`` leading chunks and the state behind them; make them recent."""
-    for c in range(hit):
-        _read(p, s, ops, keys[first + c], _KV, p.payload_bytes, c, session, turn, wanted)
+    for group in range(0, hit, p.load_race):
+        size = min(p.load_race, hit - group)
+        _load_group(p, s, ops, keys, first + group, size, group, session, turn, wanted)
     if hit > 0 and p.state_pieces > 0:
         base = mix_pair(keys[first + hit - 1], STATE_SALT)
         s.ints[_STATES_READ] += 1
         for piece in range(p.state_pieces):
             key = mix_pair(base, np.uint64(piece))
             length = _piece_bytes(p, piece)
-            _read(p, s, ops, key, _STATE, length, hit + piece, session, turn, wanted)
-            _touch(s, key)
+            _load_one(p, s, ops, key, _STATE, length, hit + piece, session, turn, wanted)
+            _refresh(p, s, key)
     for c in range(hit - 1, -1, -1):
-        _touch(s, keys[first + c])
+        _refresh(p, s, keys[first + c])
+
+
+@njit(cache=True)
+def _store_one(
+    p: SlotParams, s: SlotState, ops: OpArray, worker: int, key: np.uint64, cls: int, length: int,
+    session: int, turn: int, now: float,
+) -> None:  # fmt: skip
+    """Give a missing object to ``worker``, through memory."""
+    if in_memory(p, s, key):
+        return
+    indexed = index_get(s.keys, s.values, key) != ABSENT
+    if not keep_in_memory(p, s, key) or indexed:
+        return
+    _hold(s, worker, key, cls, length, session, turn, now)
+    if s.queue_held[worker] == QUEUE_CHUNKS:
+        _step(p, s, ops, worker, max(now, s.times[_WORKERS + worker]))
 
 
 @njit(cache=True)
@@ -341,18 +418,13 @@ def _store(
         _step(p, s, ops, busy, when)
         worker = _idlest(p, s)
     for c in range(first, last):
-        if index_get(s.keys, s.values, keys[c]) == ABSENT:
-            _hold(s, worker, keys[c], _KV, p.payload_bytes, session, turn, now)
-            if s.queue_held[worker] == QUEUE_CHUNKS:
-                _step(p, s, ops, worker, max(now, s.times[_WORKERS + worker]))
+        _store_one(p, s, ops, worker, keys[c], _KV, p.payload_bytes, session, turn, now)
     if p.state_pieces > 0:
         base = mix_pair(keys[last - 1], STATE_SALT)
         for piece in range(p.state_pieces):
             key = mix_pair(base, np.uint64(piece))
-            if index_get(s.keys, s.values, key) == ABSENT:
-                _hold(s, worker, key, _STATE, _piece_bytes(p, piece), session, turn, now)
-                if s.queue_held[worker] == QUEUE_CHUNKS:
-                    _step(p, s, ops, worker, max(now, s.times[_WORKERS + worker]))
+            length = _piece_bytes(p, piece)
+            _store_one(p, s, ops, worker, key, _STATE, length, session, turn, now)
 
 
 @njit(cache=True)

@@ -18,7 +18,10 @@ QUEUE_CHUNKS = 8192
 
 
 class SlotParams(NamedTuple):
-    """What does not change: sizes in bytes, times in seconds."""
+    """What does not change: sizes in bytes, times in seconds.
+
+    ``load_race`` loads at a time begin in any order; ``memory_chunks`` 0 is no memory tier.
+    """
 
     slots: int
     slot_bytes: int
@@ -29,7 +32,8 @@ class SlotParams(NamedTuple):
     state_piece_bytes: int
     state_tail_bytes: int
     store_workers: int
-    load_workers: int
+    load_race: int
+    load_lanes: int
     batch: int
     watermark: float
     eviction_ratio: float
@@ -39,6 +43,9 @@ class SlotParams(NamedTuple):
     checkpoint_interval_s: float
     checkpoint_quiet_s: float
     entry_bytes: int
+    memory_chunks: int
+    memory_watermark: float
+    memory_ratio: float
 
 
 class N(IntEnum):
@@ -62,7 +69,11 @@ class N(IntEnum):
     EVICTIONS = 15
     REQUESTS = 16
     CUT_BY_STATE = 17
-    COUNT = 18
+    MEMORY_USED = 18
+    MEMORY_FREE = 19
+    DROPPED_HITS = 20
+    MEMORY_FULL = 21
+    COUNT = 22
 
 
 class T(IntEnum):
@@ -86,6 +97,12 @@ class SlotState(NamedTuple):
     prv: NDArray[np.int32]
     free: NDArray[np.int32]
     writes: NDArray[np.uint32]
+    memory_keys: NDArray[np.uint64]
+    memory_values: NDArray[np.int32]
+    memory_key: NDArray[np.uint64]
+    memory_nxt: NDArray[np.int32]
+    memory_prv: NDArray[np.int32]
+    memory_free: NDArray[np.int32]
     queue_key: NDArray[np.uint64]
     queue_session: NDArray[np.uint32]
     queue_turn: NDArray[np.uint32]
@@ -105,6 +122,11 @@ def new_state(params: SlotParams) -> SlotState:
     keys, values = index_arrays(slots + workers * QUEUE_CHUNKS)
     nxt, prv = recency_arrays(slots)
     ring = (workers, QUEUE_CHUNKS)
+    memory = params.memory_chunks
+    memory_keys, memory_values = index_arrays(max(1, memory))
+    memory_nxt, memory_prv = recency_arrays(memory)
+    ints = np.zeros(N.COUNT, np.int64)
+    ints[N.MEMORY_FREE] = memory
     times = np.zeros(T.WORKERS + workers, np.float64)
     times[T.NEXT_TICK] = params.tick_s
     return SlotState(
@@ -115,6 +137,12 @@ def new_state(params: SlotParams) -> SlotState:
         prv=prv,
         free=np.zeros(slots, np.int32),
         writes=np.zeros(slots, np.uint32),
+        memory_keys=memory_keys,
+        memory_values=memory_values,
+        memory_key=np.zeros(memory, np.uint64),
+        memory_nxt=memory_nxt,
+        memory_prv=memory_prv,
+        memory_free=np.arange(memory - 1, -1, -1, dtype=np.int32),
         queue_key=np.zeros(ring, np.uint64),
         queue_session=np.zeros(ring, np.uint32),
         queue_turn=np.zeros(ring, np.uint32),
@@ -124,6 +152,6 @@ def new_state(params: SlotParams) -> SlotState:
         queue_head=np.zeros(workers, np.int64),
         queue_held=np.zeros(workers, np.int64),
         queue_run=np.zeros(workers, np.int64),
-        ints=np.zeros(N.COUNT, np.int64),
+        ints=ints,
         times=times,
     )

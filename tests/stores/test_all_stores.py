@@ -128,7 +128,8 @@ def test_real_io_of_every_layout_verifies(name: str, tmp_path: Path) -> None:
         open_guarded(loop.path, own=True) as target,
     ):
         store = small(name, target.size_bytes)
-        result = emit(store, open_requests("chat", seed=5), target, seed=5, limit=12)
+        limit = 48 if store.name == "mooncake-bucket" else 12  # a bucket takes a while to fill
+        result = emit(store, open_requests("chat", seed=5), target, seed=5, limit=limit)
         data = result.as_json()
     assert data["verify_errors"] == 0
     assert data["bytes_verified"] == data["bytes_read"] == result.report["reads"]["bytes"] > 0

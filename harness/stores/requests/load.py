@@ -84,6 +84,11 @@ def open_requests(
     return lengths(path, kind, *([block_tokens] if block_tokens else []))
 
 
+def describe_traffic(name: str) -> str:
+    """What a YAML file of ``workloads/requests`` says of itself."""
+    return load_yaml(workload_yaml("requests", name), SyntheticSpec).description
+
+
 def detect(path: Path) -> str:
     """The format of a file, by its name and its first line; UsageError if none fits."""
     names = [suffix.lower() for suffix in path.suffixes]

@@ -1,0 +1,133 @@
+"""A modelled slot store against a real one: the same workload, seen at the block layer.
+
+Tolerances, and why they are what they are
+------------------------------------------
+The captures come from a chat driver whose random numbers are not known, in a closed loop on another
+disk: which session comes when, how often two requests are stored at once, and which chunks host
+memory still holds differ from run to run. Over three seeds the model's own figures spread by up to
+0.03 (write adjacency), 0.09 (read adjacency), 0.1 (jumps), 0.4 (10th and 50th percentile of the
+writes a slot where the mean is two, so that they are steps of a half) and 10 % (overwrite factor).
+What follows from the layout alone has no tolerance to speak of: payload bytes a header, untouched
+slots, discards, flushes. Runs end at the same bytes, so headers agree as far as the last request
+lets them. Checkpoints wait for quiet moments, which a closed loop never leaves and a rate does:
+they are compared by their share of the bytes. Request sizes depend on the memory behind the
+buffers: contiguous memory gives requests of the device's limit, real memory a share of shorter ones
+(0.83 to 0.87 of the bytes in requests of the limit, where the model has 0.94 to 0.98). Depth is
+that of the machine: a factor of three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from harness.stores.slot_view import FIFTHS, SlotView
+
+
+@dataclass(frozen=True)
+class Check:
+    """One figure of both; ``ok`` None where one of them does not have it."""
+
+    name: str
+    modelled: float
+    real: float
+    tolerance: float
+    relative: bool = False
+    compared: bool = True
+
+    @property
+    def ok(self) -> bool | None:
+        """Whether they agree."""
+        if not self.compared:
+            return None
+        gap = abs(self.modelled - self.real)
+        return bool(gap <= self.tolerance * (abs(self.real) if self.relative else 1.0) + 1e-12)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "name": self.name,
+            "modelled": self.modelled,
+            "real": self.real,
+            "tolerance": self.tolerance,
+            "relative": self.relative,
+            "ok": self.ok,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All checks. MATCHES if every figure that both have agrees."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def verdict(self) -> str:
+        """MATCHES or DIFFERS."""
+        return "DIFFERS" if any(check.ok is False for check in self.checks) else "MATCHES"
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"verdict": self.verdict, "checks": [check.as_json() for check in self.checks]}
+
+
+Figure = Callable[[SlotView], float]
+
+_LAYOUT: tuple[tuple[str, Figure, float, bool], ...] = (
+    ("headers", lambda v: len(v.written), 0.1, True),
+    ("payload bytes a header, of a payload", SlotView.payload_per_header, 0.002, False),
+    ("header bytes a chunk", lambda v: v.header_bytes / len(v.written), 0.0, False),
+    ("operations that are no read or write", lambda v: v.other_ops, 0.0, False),
+    ("metadata, share of the bytes written", SlotView.metadata_share, 0.001, False),
+    ("touched slots up to the highest", SlotView.top_share, 0.02, False),
+    ("overwrite factor", SlotView.overwrite_factor, 0.15, True),
+    ("commonest request written, bytes", lambda v: v.commonest(True), 0.0, False),
+    ("commonest request read, bytes", lambda v: v.commonest(False), 0.0, False),
+    ("bytes written in those", lambda v: v.share_of_largest(True), 0.2, False),
+    ("bytes read in those", lambda v: v.share_of_largest(False), 0.2, False),
+    ("writes a slot over their mean, 10th percentile", lambda v: v.reuse()[0], 0.45, False),
+    ("writes a slot over their mean, 50th percentile", lambda v: v.reuse()[1], 0.4, False),
+    ("writes a slot over their mean, 90th percentile", lambda v: v.reuse()[2], 0.25, False),
+)
+_WRITE_ADJACENCY, _READ_ADJACENCY = 0.2, 0.25
+_WRITE_JUMP, _READ_JUMP = 0.15, 0.2
+
+
+def compare_views(modelled: SlotView, real: SlotView) -> Comparison:
+    """Compare two runs of about the same number of chunks written."""
+    checks = [
+        Check(name, float(of(modelled)), float(of(real)), tolerance, relative)
+        for name, of, tolerance, relative in _LAYOUT
+    ]
+    for label, fifth in (("first", 0), ("last", FIFTHS - 1)):
+        checks += _placement(modelled, real, label, fifth)
+    return Comparison((*checks, _depth(modelled, real)))
+
+
+def _placement(modelled: SlotView, real: SlotView, label: str, fifth: int) -> list[Check]:
+    def check(name: str, of: Figure, tolerance: float) -> Check:
+        return Check(f"{name}, {label} fifth", of(modelled), of(real), tolerance)
+
+    return [
+        check("next slot written", lambda v: v.adjacent(v.written, fifth), _WRITE_ADJACENCY),
+        check("next slot read", lambda v: v.adjacent(v.read, fifth), _READ_ADJACENCY),
+        check(
+            "median write jump over slots touched",
+            lambda v: v.median_jump(v.written, fifth),
+            _WRITE_JUMP,
+        ),
+        check(
+            "median read jump over slots touched",
+            lambda v: v.median_jump(v.read, fifth),
+            _READ_JUMP,
+        ),
+    ]
+
+
+def _depth(modelled: SlotView, real: SlotView) -> Check:
+    """Payloads in flight, by their ratio; a modelled trace without latencies has none."""
+    one, two = modelled.busy_depth(), real.busy_depth()
+    both = one > 0 and two > 0
+    ratio = max(one, two) / min(one, two) if both else 1.0
+    return Check("median payloads in flight, ratio of the two", ratio, 1.0, 2.0, compared=both)
