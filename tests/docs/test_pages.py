@@ -52,6 +52,20 @@ def test_every_page_is_reached_from_the_index() -> None:
     assert set(PAGES) <= seen
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_files_named_in_text_exist(page: Path) -> None:
+    for name in re.findall(r"`((?:ebpf|femu|harness|tests|workloads)/[\w./-]*)`", page.read_text()):
+        assert (TOP / name).exists(), f"{page.name}: {name}"
+
+
+def test_the_architecture_names_the_parts_that_exist() -> None:
+    text = (DOCS / "architecture.md").read_text()
+    named = set(re.findall(r"^\| \d+ \| `(\w+)` \|", text, re.MULTILINE))
+    parts = {path.parent.name for path in (TOP / "harness").glob("*/__init__.py")}
+    assert named <= parts
+    assert len(named) >= 15
+
+
 @cache
 def source_texts() -> tuple[str, ...]:
     """Every string of the source; what an f-string fills in is a hole."""
