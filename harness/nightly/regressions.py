@@ -9,8 +9,8 @@ and still be of no interest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
@@ -35,6 +35,8 @@ LARGE_DELTA = 0.474
 class Options:
     """How a report judges. Counts are nights with that figure; ``tolerance`` is a share.
 
+    ``by_metric`` gives some figures a tolerance of their own.
+
     ``recent`` nights are judged against up to ``baseline`` good ones before them. A change point
     is news as long as its new level began within the last ``news`` nights. ``q`` is the false
     discovery rate of one report.
@@ -46,6 +48,7 @@ class Options:
     series: int = 200
     tolerance: float = 0.05
     q: float = 0.05
+    by_metric: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def least(self) -> int:
@@ -192,7 +195,8 @@ def _finding(
     series: Series, test: str, index: int, shift: Shift, q: float, options: Options
 ) -> Finding | None:
     moved = abs(shift.after - shift.before)
-    if abs(shift.delta) < LARGE_DELTA or moved <= options.tolerance * abs(shift.before):
+    tolerance = options.by_metric.get(series.metric.name, options.tolerance)
+    if abs(shift.delta) < LARGE_DELTA or moved <= tolerance * abs(shift.before):
         return None
     better = (shift.after - shift.before) * series.metric.better > 0
     return Finding(

@@ -115,6 +115,8 @@ def test_a_certain_but_small_shift_is_within_tolerance() -> None:
     nights = [night(day, waf(2.0 if day < 30 else 2.06)) for day in range(40)]
     assert not judge(nights).findings
     assert judge(nights, Options(tolerance=0.02)).regressed
+    assert judge(nights, Options(by_metric={"WAF": 0.02})).regressed
+    assert not judge(nights, Options(tolerance=0.02, by_metric={"WAF": 0.05})).regressed
 
 
 def test_devices_and_hosts_are_never_mixed() -> None:
