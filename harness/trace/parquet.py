@@ -291,7 +291,10 @@ def _read(file: Path, reader: Any) -> Any:
     try:
         return reader(file)
     except (pa.ArrowException, OSError) as error:
-        raise UsageError(f"{file} is not a whole Parquet file: {error}") from error
+        raise UsageError(
+            f"{file} is not a whole Parquet file: {error}",
+            fix=f"if it is a trace in another format: harness trace convert {file} TRACE.parquet",
+        ) from error
 
 
 def _checked_meta(file: Path) -> TraceMeta:
