@@ -179,7 +179,7 @@ def wait_for_step(process: subprocess.Popen[str], results: Path, number: int) ->
     time.sleep(1.5)
 
 
-@pytest.mark.parametrize("number", range(0, len(STEPS) - 1, 2))
+@pytest.mark.parametrize("number", range(len(STEPS) - 1))
 def test_ctrl_c_in_a_step_leaves_a_partial_run_and_no_device(
     started: subprocess.Popen[str], tmp_path: Path, number: int
 ) -> None:
