@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.cli import nightly_run
 from harness.cli.output import JsonFlag, console, print_json
 from harness.core.errors import UsageError
 
@@ -23,6 +24,8 @@ HISTORY = Path("results/history")
 
 def register(root: typer.Typer) -> None:
     """Add the group to the command tree."""
+    for command in (nightly_run.run, nightly_run.install):
+        app.command()(command)
     root.add_typer(app, name="nightly")
 
 
@@ -154,7 +157,7 @@ def report(
     if as_json:
         print_json(data)
     else:
-        _print_judgement(data, options.least)
+        print_judgement(data)
     if judgement.regressed:
         raise typer.Exit(1)
 
@@ -193,10 +196,11 @@ def _print_night(night: Night) -> None:
     out.print(table)
 
 
-def _print_judgement(data: dict[str, Any], least: int) -> None:
+def print_judgement(data: dict[str, Any]) -> None:
+    """A report for people, from its ``--json``."""
     out = console()
     out.print(f"[bold]{data['verdict']}[/bold]: {data['judged']} series judged", end="")
-    out.print(f", {data['too_short']} have fewer than {least} nights" if data["too_short"] else "")
+    out.print(f", {data['too_short']} have too few nights yet" if data["too_short"] else "")
     for night in data["bad_nights"]:
         out.print(f"failed: {night['job']} on {night['host']}, {night['run']}", markup=False)
     if data["findings"]:

@@ -24,7 +24,7 @@ class Task:
     @property
     def lock(self) -> str:
         """What two tasks must not hold at once on their host."""
-        return self.device.serial if self.device else f"job {self.job.name}"
+        return self.device.serial if self.device else f"job {self.job.name} of {self.host.name}"
 
     def command(self, results: str, path: str | None) -> list[str]:
         """The remote command line; ``path`` is where the device was found, such as /dev/nvme0n1."""

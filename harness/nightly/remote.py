@@ -111,7 +111,7 @@ class Remote:
         digest = hashlib.sha256(lock.encode()).hexdigest()[:16]
         guarded = [
             "flock", "--no-fork", "-n", "-E", str(LOCKED), f"/run/lock/kvflash-{digest}.lock",
-            "timeout", "-k", "30", f"{60 * minutes:.0f}", *words,
+            "timeout", "-k", "30", f"{max(1.0, 60 * minutes):.1f}", *words,
         ]  # fmt: skip
         limit_s = 60 * minutes + _GRACE_S
         return self.run(["sh", "-c", _SUPERVISE, "sh", *guarded], log=log, limit_s=limit_s)
