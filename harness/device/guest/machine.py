@@ -95,6 +95,7 @@ class Guest:
         self._process: subprocess.Popen[bytes] | None = None
         self._links: Links | None = None
         self._session: Session | None = None
+        self._serial: str | None = None
         self.boot_s = 0.0
 
     # -- life cycle ---------------------------------------------------------------------------
@@ -205,6 +206,24 @@ class Guest:
         return self.session.run(
             argv, timeout_s=timeout_s, check=check, stdin=stdin, env=env, cwd=cwd
         )
+
+    @property
+    def destroy(self) -> str:
+        """The first drive's identity for the guard: it is scratch and ours."""
+        if self._serial is None:
+            name = Path(self.device).name
+            self._serial = self.run(["cat", f"/sys/block/{name}/device/serial"]).text.strip()
+        return self._serial
+
+    @property
+    def scratch(self) -> str:
+        """A folder inside, in RAM."""
+        return "/run/guest"
+
+    @property
+    def python(self) -> tuple[str, ...]:
+        """This environment's Python, which is inside under the same path."""
+        return (sys.executable,)
 
     def harness(
         self,

@@ -1,7 +1,7 @@
-"""Runs inside a guest: sends an op list to a drive, command by command, in exactly that order.
+"""Runs where the drive is: sends an op list to a drive, command by command, in exactly that order.
 
-``python -m harness.device.guest.ops_worker DEVICE OPS.npy DEPTH`` prints one JSON object: the
-counters at every SNAP (after draining), bytes by operation, what failed, and how many commands
+``python -m harness.device.guest.ops_worker DEVICE DESTROY OPS.npy DEPTH`` prints one JSON object:
+the counters at every SNAP (after draining), bytes by operation, what failed, and how many commands
 the kernel issued in the order sent. Each operation is submitted by a system call of its own:
 kernels before 6.13 hand a plugged batch to the NVMe queue in reverse order.
 """
@@ -11,18 +11,22 @@ from __future__ import annotations
 import fcntl
 import json
 import mmap
-import os
 import struct
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from harness.core.errors import HarnessError
 from harness.core.ops import SECTOR_BYTES, Op
 from harness.device.counter_reader import read_counters
+from harness.device.guard import open_guarded
+from harness.device.guest.aio import IOCB_DTYPE, PREAD, PWRITE, Aio
 from harness.device.guest.ops_witness import Command, OrderWitness, in_order
-from harness.device.ring import Opcode, Ring, empty_sqes
 
 _BLKDISCARD = 0x1277
 _PATTERN_BYTES = 4 << 20
@@ -30,30 +34,41 @@ _WITNESS_EVERY = 100_000
 """Commands between two looks at the witness; its buffer holds several times as many."""
 
 _LETTERS = {int(Op.READ): "R", int(Op.WRITE): "W", int(Op.DISCARD): "D"}
-_OPCODES = {int(Op.READ): Opcode.READ, int(Op.WRITE): Opcode.WRITE}
+_OPCODES = {int(Op.READ): PREAD, int(Op.WRITE): PWRITE}
 
 
-def main(device: str, ops_path: str, depth: int) -> dict[str, Any]:
-    """Send the list; the JSON described above."""
+def main(device: str, destroy: str, ops_path: str, depth: int) -> dict[str, Any]:
+    """Send the list; the JSON described above. ``destroy`` names the drive for the guard."""
     ops = np.load(ops_path, allow_pickle=False)
-    fd = os.open(device, os.O_RDWR | os.O_DIRECT | os.O_EXCL)
     buffer = mmap.mmap(-1, _PATTERN_BYTES)
     buffer[:] = np.random.default_rng(0).bytes(_PATTERN_BYTES)
     address = np.frombuffer(buffer, np.uint8).ctypes.data
-    witness = OrderWitness(device)
+    with open_guarded(device, destroy=destroy) as target, _unmerged(target.name):
+        witness = OrderWitness(device)
+        try:
+            with closing(Aio(depth)) as aio:
+                return _Sender(device, target.fd, aio, address, depth, witness).send(ops)
+        finally:
+            witness.close()
+
+
+@contextmanager
+def _unmerged(name: str) -> Iterator[None]:
+    """One command an operation: neighbours are not merged meanwhile."""
+    setting = Path("/sys/block", name, "queue", "nomerges")
+    before = setting.read_text()
+    setting.write_text("2")
     try:
-        with Ring(depth) as ring:
-            return _Sender(device, fd, ring, address, depth, witness).send(ops)
+        yield
     finally:
-        witness.close()
-        os.close(fd)
+        setting.write_text(before)
 
 
 class _Sender:
     def __init__(
-        self, device: str, fd: int, ring: Ring, address: int, depth: int, witness: OrderWitness
+        self, device: str, fd: int, aio: Aio, address: int, depth: int, witness: OrderWitness
     ) -> None:
-        self.device, self.fd, self.ring, self.address, self.depth = device, fd, ring, address, depth
+        self.device, self.fd, self.aio, self.address, self.depth = device, fd, aio, address, depth
         self.witness = witness
         self.sent: list[Command] = []
         self.in_order = self.commands = self.in_flight = 0
@@ -62,6 +77,7 @@ class _Sender:
 
     def send(self, ops: np.ndarray) -> dict[str, Any]:
         entries = self._entries(ops)
+        first = entries.ctypes.data
         snapshots = []
         codes, offsets, lengths = ops["op"].tolist(), ops["offset"].tolist(), ops["length"].tolist()
         clock = time.monotonic()
@@ -69,7 +85,7 @@ class _Sender:
             if code in _LETTERS:
                 self._remember(_LETTERS[code], offsets[index], lengths[index])
             if code in _OPCODES:
-                self._submit(entries[index : index + 1])
+                self._submit(first + index * IOCB_DTYPE.itemsize)
             elif code == Op.DISCARD:
                 self._discard(index, offsets[index], lengths[index])
             elif code == Op.SNAP:
@@ -101,28 +117,27 @@ class _Sender:
         self.sent.clear()
 
     def _entries(self, ops: np.ndarray) -> np.ndarray:
-        entries = empty_sqes(len(ops))
-        entries["opcode"] = np.where(ops["op"] == Op.READ, Opcode.READ, Opcode.WRITE)
+        entries = np.zeros(len(ops), IOCB_DTYPE)
+        entries["opcode"] = np.where(ops["op"] == Op.READ, PREAD, PWRITE)
         entries["fd"] = self.fd
-        entries["off"] = ops["offset"]
-        entries["addr"] = self.address
-        entries["len"] = ops["length"]
-        entries["user_data"] = np.arange(len(ops))
+        entries["offset"] = ops["offset"]
+        entries["buffer"] = self.address
+        entries["length"] = ops["length"]
+        entries["data"] = np.arange(len(ops))
         self.lengths, self.codes = ops["length"], ops["op"]
         return entries
 
-    def _submit(self, entry: np.ndarray) -> None:
+    def _submit(self, iocb_address: int) -> None:
         if self.in_flight >= self.depth:
             self._wait(self.depth - max(1, self.depth // 4))
-        while self.ring.submit(entry) == 0:
-            self._wait(self.in_flight - 1)
+        self.aio.submit(iocb_address)
         self.in_flight += 1
 
     def _wait(self, at_most: int) -> None:
         while self.in_flight > at_most:
-            done = self.ring.reap(self.in_flight - at_most)
+            done = self.aio.reap(self.in_flight - at_most)
             self.in_flight -= len(done)
-            for index, result in zip(done["user_data"].tolist(), done["res"].tolist(), strict=True):
+            for index, result in zip(done["data"].tolist(), done["result"].tolist(), strict=True):
                 if result != self.lengths[index]:
                     self.failed.append({"index": index, "result": result})
                 else:
@@ -139,4 +154,7 @@ class _Sender:
 
 
 if __name__ == "__main__":
-    json.dump(main(sys.argv[1], sys.argv[2], int(sys.argv[3])), sys.stdout)
+    try:
+        json.dump(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])), sys.stdout)
+    except HarnessError as error:
+        sys.exit(f"{error} ({error.fix})" if error.fix else str(error))

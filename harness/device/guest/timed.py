@@ -57,8 +57,7 @@ def replay_timed_in_guest(
         if emulated:
             progress(0, None, "compiling for an emulated processor")
             _compile_here()
-        serial = guest.run(["cat", f"/sys/block/{Path(guest.device).name}/device/serial"]).text
-        words = ["--device", guest.device, "--destroy", serial.strip(), "--mode", "timed"]
+        words = ["--device", guest.device, "--destroy", guest.destroy, "--mode", "timed"]
         words += ["--results", "/run/guest/results", "--json"]
         words += [] if discard else ["--no-discard"]
         before = read_counters(guest.device, guest.runner)
