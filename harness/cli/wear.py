@@ -80,7 +80,8 @@ def wear(
         Path | None, typer.Option(help="Kept state to start from; of a sweep, its .partial folder.")
     ] = None,
     sweep: Annotated[
-        Path | None, typer.Option(help="Measure every point of a grid (YAML), on all cores.")
+        str | None,
+        typer.Option(help="Measure every point of a grid (workloads/wear, or YAML), on all cores."),
     ] = None,
     results: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("results"),
     as_json: JsonFlag = False,
@@ -227,15 +228,15 @@ def _in_folder(
     return result
 
 
-def _sweep(path: Path, resume: Path | None, results: Path, as_json: bool) -> None:
+def _sweep(name: str, resume: Path | None, results: Path, as_json: bool) -> None:
     from harness.core.files import write_json
     from harness.core.runs import RunFolder
     from harness.endurance.sweep import carry_over, load_grid, run_sweep
     from harness.endurance.sweep_plot import draw_sweep, sweep_table
 
-    grid = load_grid(path)
+    grid = load_grid(name)
     config = {"grid": grid.model_dump(mode="json")}
-    with RunFolder(results, "wear-sweep", path.stem, config) as run:
+    with RunFolder(results, "wear-sweep", Path(name).stem, config) as run:
         if resume is not None:
             carry_over(resume, run.path, grid)
             run.add(resumed_from=resume.name)

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
+from harness.core.assets import find_yaml
 from harness.core.config import Size, Strict, load_yaml
 from harness.core.errors import HarnessError, UsageError
 from harness.core.profiles import DeviceProfile, PolicyName, load_profile
@@ -69,9 +70,9 @@ class Grid(Strict):
     axes: Axes
 
 
-def load_grid(path: Path) -> Grid:
-    """A grid from YAML; UsageError names file and key."""
-    grid = load_yaml(path, Grid)
+def load_grid(name_or_path: str) -> Grid:
+    """A grid by name in ``workloads/wear/`` or by path; UsageError names file and key."""
+    grid = load_yaml(find_yaml("workloads/wear", name_or_path), Grid)
     for point in grid.axes.points():
         drive(grid, point)
     return grid
@@ -86,16 +87,16 @@ def drive(grid: Grid, point: dict[str, Any]) -> DeviceProfile:
     spare = point.get("over_provisioning", profile.raw_bytes / profile.namespace_bytes - 1)
     line = point.get("line_bytes", profile.line_bytes)
     stripe = profile.nchs * profile.luns_per_ch * profile.page_bytes
-    changes: dict[str, Any] = {}
-    if profile.is_femu:
-        changes["pgs_per_blk"] = max(1, round(line / stripe))
-    else:
-        changes["drive"] = {"line_bytes": line}
-    block = stripe * changes.get("pgs_per_blk", profile.pgs_per_blk)
-    lines = round(namespace * (1 + spare) / block)
+    depth = max(1, round(line / stripe))  # one block of every LUN is one line, in either policy
+    lines = round(namespace * (1 + spare) / (stripe * depth))
     try:
         return profile.changed(
-            capacity_bytes=namespace, devsz_mb=None, op_pcent=0, blks_per_pl=lines, **changes
+            capacity_bytes=namespace,
+            devsz_mb=None,
+            op_pcent=0,
+            blks_per_pl=lines,
+            pgs_per_blk=depth,
+            drive={"line_bytes": stripe * depth},
         )
     except UsageError as error:
         raise UsageError(f"the point {label(point)} cannot work: {error}") from None
