@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +26,8 @@ from harness.nightly.remote import Remote, parse_health
 from tests.nightly.hosts import SSHD, Lab
 
 pytestmark = pytest.mark.root
+
+TOP = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -202,3 +207,81 @@ def test_a_dry_run_touches_nothing_and_names_what_would_be_overwritten(tmp_path:
         == "S1"
     )
     assert not (tmp_path / "results").exists()
+
+
+GRID = """
+name: tiny
+seed: 1
+repeats: 3
+max_repeats: 3
+sample_seconds: 0.1
+budget_s: 10
+reference_bytes: 16MiB
+anchor_bytes: [1MiB]
+layouts:
+  - stores: [session-contiguous]
+    models: [llama-3.1-8b-tp8]
+    context_tokens: [1024]
+    turns: [1]
+    age: [1.0]
+    access: [layers]
+    queue_depth: [8]
+    read_bytes: 1MiB
+"""
+
+
+@pytest.mark.slow
+def test_the_real_harness_benches_a_drive_by_its_serial(lab: Lab) -> None:
+    host = lab.host("a")
+    stub = lab.folder / "a/harness"
+    stub.write_text(f'#!/bin/sh\nPYTHONPATH={TOP} exec {sys.executable} -m harness "$@"\n')
+    image, grid = lab.folder / "drive.img", lab.folder / "tiny.yaml"
+    image.touch()
+    os.truncate(image, 512 << 20)
+    grid.write_text(GRID)
+    attach = ["losetup", "--find", "--show", str(image)]
+    path = subprocess.run(attach, capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        host["devices"] = [{"serial": str(image)}]
+        job = {"name": "layouts", "kind": "bench", "grid": str(grid), "devices": [str(image)]}
+        code, data = night(lab, [host], job)
+    finally:
+        subprocess.run(["losetup", "--detach", path], check=True)
+    assert (code, data["tasks"][0]["why"]) == (0, "")
+    (recorded,) = History(lab.folder / "results/history").nights()
+    assert [recorded.run] == data["tasks"][0]["runs"]
+    assert recorded.software["fio"]
+    bandwidths = [m.value for m in recorded.metrics if m.unit == "GB/s" and m.better == 1]
+    assert bandwidths
+    assert min(bandwidths) > 0
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_jobs_on_the_hosts(lab: Lab) -> None:
+    mark, began = lab.folder / "mark", lab.folder / "began"
+    slow = (
+        f"pathlib.Path({str(began)!r}).touch(); time.sleep(15); pathlib.Path({str(mark)!r}).touch()"
+    )
+    path = lab.folder / "nightly.yaml"
+    path.write_text(yaml.safe_dump({"hosts": [lab.host("a", behaviour=slow)], "jobs": [JOB]}))
+    words = [sys.executable, "-m", "harness", "nightly", "run", str(path)]
+    process = subprocess.Popen(
+        [*words, "--results", str(lab.folder / "results")],
+        cwd=TOP, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 60
+        while not began.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert "interrupted" in said
+    time.sleep(15)
+    assert not mark.exists()
+    assert [p.name.endswith("nightly.partial") for p in (lab.folder / "results").iterdir()] == [
+        True
+    ]
