@@ -30,7 +30,6 @@ from harness.stores.index import (
 from harness.stores.ops import ALL_LAYERS, NO_SESSION, ObjectClass, OpArray
 from harness.stores.slot_memory import (
     evict_memory,
-    in_memory,
     keep_in_memory,
     memory_is_due,
     touch_memory,
@@ -50,8 +49,11 @@ _MEMORY_FREE, _DROPPED = int(N.MEMORY_FREE), int(N.DROPPED_HITS)
 _TICK, _LAST_IO, _LAST_CHECKPOINT = int(T.NEXT_TICK), int(T.LAST_IO), int(T.LAST_CHECKPOINT)
 _NOW, _WORKERS = int(T.NOW), int(T.WORKERS)
 
+_inlined = njit(cache=True, forceinline=True)
+"""For small functions: handing the state's arrays over costs more than what they do."""
 
-@njit(cache=True)
+
+@_inlined
 def _emit(
     s: SlotState, ops: OpArray, op: int, offset: int, length: int, cls: int, stream: int,
     session: int, turn: int, key: np.uint64,
@@ -94,12 +96,12 @@ def _tick(p: SlotParams, s: SlotState, until: float) -> None:
         s.times[_TICK] += p.tick_s
 
 
-@njit(cache=True)
+@_inlined
 def _slots_left(p: SlotParams, s: SlotState) -> int:
     return s.ints[_FREE] + p.slots - s.ints[_BUMP]
 
 
-@njit(cache=True)
+@_inlined
 def _allocate(p: SlotParams, s: SlotState) -> int:
     """A slot: the one freed last, else the next untouched one. One must be left."""
     if s.ints[_FREE] > 0:
@@ -109,7 +111,7 @@ def _allocate(p: SlotParams, s: SlotState) -> int:
     return s.ints[_BUMP] - 1
 
 
-@njit(cache=True)
+@_inlined
 def _pop(s: SlotState, worker: int) -> int:
     """Take the chunk at the head of ``worker``'s queue; its place in the ring."""
     at = s.queue_head[worker]
@@ -127,7 +129,7 @@ def _drop(s: SlotState, worker: int) -> None:
     index_remove(s.keys, s.values, s.queue_key[worker, at])
 
 
-@njit(cache=True)
+@_inlined
 def _put(p: SlotParams, s: SlotState, ops: OpArray, worker: int, place: int) -> None:
     """Write the chunk at the head of ``worker``'s queue; ``place`` is its number in the batch."""
     slot = _allocate(p, s)
@@ -148,7 +150,7 @@ def _put(p: SlotParams, s: SlotState, ops: OpArray, worker: int, place: int) -> 
     s.ints[_KV_WRITTEN if cls == _KV else _STATES_WRITTEN] += 1
 
 
-@njit(cache=True)
+@_inlined
 def _touch(s: SlotState, key: np.uint64) -> None:
     slot = index_get(s.keys, s.values, key)
     if slot >= 0:
@@ -164,7 +166,7 @@ def _rank_request(s: SlotState, worker: int) -> None:
     s.queue_run[worker] = 0
 
 
-@njit(cache=True)
+@_inlined
 def _next_worker(p: SlotParams, s: SlotState) -> tuple[int, float]:
     """The worker that allocates next and when, or (-1, inf) when none holds anything."""
     best, when = -1, np.inf
@@ -176,7 +178,7 @@ def _next_worker(p: SlotParams, s: SlotState) -> tuple[int, float]:
     return best, when
 
 
-@njit(cache=True)
+@_inlined
 def _batch_size(p: SlotParams, s: SlotState, worker: int, ready: float) -> int:
     """Chunks of one request that ``worker`` stores in one go; it holds at least one."""
     size = 1
@@ -254,7 +256,7 @@ def checkpoint(p: SlotParams, s: SlotState, ops: OpArray) -> None:
     s.ints[_CHECKPOINTS] += 1
 
 
-@njit(cache=True)
+@_inlined
 def _hold(
     s: SlotState, worker: int, key: np.uint64, cls: int, length: int, session: int, turn: int,
     ready: float,
@@ -271,7 +273,7 @@ def _hold(
     index_put(s.keys, s.values, key, PENDING)
 
 
-@njit(cache=True)
+@_inlined
 def _idlest(p: SlotParams, s: SlotState) -> int:
     """The store worker that will be done first."""
     best, soonest = 0, np.inf
@@ -282,9 +284,12 @@ def _idlest(p: SlotParams, s: SlotState) -> int:
     return best
 
 
-@njit(cache=True)
-def _held(p: SlotParams, s: SlotState, key: np.uint64) -> bool:
-    return in_memory(p, s, key) or index_get(s.keys, s.values, key) != ABSENT
+@_inlined
+def _held(s: SlotState, key: np.uint64) -> bool:
+    return (
+        index_get(s.memory_keys, s.memory_values, key) != ABSENT
+        or index_get(s.keys, s.values, key) != ABSENT
+    )
 
 
 @njit(cache=True)
@@ -293,7 +298,7 @@ def _state_there(p: SlotParams, s: SlotState, chunk: np.uint64) -> bool:
     base = mix_pair(chunk, STATE_SALT)
     missing = 0
     for piece in range(p.state_pieces):
-        missing += not _held(p, s, mix_pair(base, np.uint64(piece)))
+        missing += not _held(s, mix_pair(base, np.uint64(piece)))
     return missing == 0
 
 
@@ -304,7 +309,11 @@ def _leading(p: SlotParams, s: SlotState, keys: NDArray[np.uint64], first: int, 
     What is loaded from slots needs room in memory; hits beyond it are dropped and recomputed.
     """
     hit = 0
-    while first + hit < last and _held(p, s, keys[first + hit]):
+    while first + hit < last:
+        key = keys[first + hit]
+        indexed = index_get(s.keys, s.values, key) != ABSENT
+        if not indexed and index_get(s.memory_keys, s.memory_values, key) == ABSENT:
+            break
         hit += 1
     found = hit
     if p.state_pieces > 0:
@@ -315,7 +324,7 @@ def _leading(p: SlotParams, s: SlotState, keys: NDArray[np.uint64], first: int, 
         return hit
     room, found = s.ints[_MEMORY_FREE], hit
     for c in range(found):
-        if not in_memory(p, s, keys[first + c]):
+        if index_get(s.memory_keys, s.memory_values, keys[first + c]) == ABSENT:
             room -= 1
             if room < 0:
                 hit = c
@@ -324,14 +333,14 @@ def _leading(p: SlotParams, s: SlotState, keys: NDArray[np.uint64], first: int, 
     return hit
 
 
-@njit(cache=True)
+@_inlined
 def _load_one(
     p: SlotParams, s: SlotState, ops: OpArray, key: np.uint64, cls: int, length: int, place: int,
     session: int, turn: int, wanted: bool,
 ) -> None:  # fmt: skip
     """Read an object that is held: from memory, from a worker that has it, or from its slot."""
     slot = index_get(s.keys, s.values, key)
-    if slot == PENDING or in_memory(p, s, key):
+    if slot == PENDING or index_get(s.memory_keys, s.memory_values, key) != ABSENT:
         s.ints[_MEMORY] += 1
         return
     if wanted:
@@ -340,13 +349,15 @@ def _load_one(
         _emit(s, ops, _READ, start, length, cls, lane, session, turn, key)
 
 
-@njit(cache=True)
-def _refresh(p: SlotParams, s: SlotState, key: np.uint64) -> None:
+@_inlined
+def _refresh(s: SlotState, key: np.uint64) -> None:
     """Make an object that was used recent, in the tier that it came from."""
-    if in_memory(p, s, key):
+    if index_get(s.memory_keys, s.memory_values, key) != ABSENT:
         touch_memory(s, key)
-    else:
-        _touch(s, key)
+        return
+    slot = index_get(s.keys, s.values, key)
+    if slot >= 0:
+        recency_touch(s.nxt, s.prv, slot)
 
 
 @njit(cache=True)
@@ -354,12 +365,16 @@ def _piece_bytes(p: SlotParams, piece: int) -> int:
     return p.state_tail_bytes if piece == p.state_pieces - 1 else p.state_piece_bytes
 
 
-@njit(cache=True)
+@_inlined
 def _load_group(
     p: SlotParams, s: SlotState, ops: OpArray, keys: NDArray[np.uint64], first: int, size: int,
     place: int, session: int, turn: int, wanted: bool,
 ) -> None:  # fmt: skip
     """Read chunks whose loads begin at once: their first requests race each other."""
+    if size == 1:
+        key = keys[first]
+        _load_one(p, s, ops, key, _KV, p.payload_bytes, place, session, turn, wanted)
+        return
     order = np.empty(size, np.uint64)
     for c in range(size):
         order[c] = mix_pair(keys[first + c], np.uint64(turn))
@@ -384,18 +399,18 @@ def _load(
             key = mix_pair(base, np.uint64(piece))
             length = _piece_bytes(p, piece)
             _load_one(p, s, ops, key, _STATE, length, hit + piece, session, turn, wanted)
-            _refresh(p, s, key)
+            _refresh(s, key)
     for c in range(hit - 1, -1, -1):
-        _refresh(p, s, keys[first + c])
+        _refresh(s, keys[first + c])
 
 
-@njit(cache=True)
+@_inlined
 def _store_one(
     p: SlotParams, s: SlotState, ops: OpArray, worker: int, key: np.uint64, cls: int, length: int,
     session: int, turn: int, now: float,
 ) -> None:  # fmt: skip
     """Give a missing object to ``worker``, through memory."""
-    if in_memory(p, s, key):
+    if index_get(s.memory_keys, s.memory_values, key) != ABSENT:
         return
     indexed = index_get(s.keys, s.values, key) != ABSENT
     if not keep_in_memory(p, s, key) or indexed:

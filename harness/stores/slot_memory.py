@@ -3,6 +3,9 @@
 Chunks enter it when they are stored; what is loaded from the slots is not kept (the default
 prefetch policy), but needs room while it is loaded. The same controller that evicts slots evicts
 here, once a second: at the watermark a share of the chunks goes, least recently used first.
+
+Whether a chunk is held is asked of the index directly, for every chunk: handing the whole state to
+a function costs more than the look-up.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ import numpy as np
 from numba import njit
 
 from harness.stores.index import (
-    ABSENT,
     index_get,
     index_put,
     index_remove,
@@ -23,14 +25,6 @@ from harness.stores.index import (
 from harness.stores.slot_state import N, SlotParams, SlotState
 
 _USED, _FREE, _FULL = int(N.MEMORY_USED), int(N.MEMORY_FREE), int(N.MEMORY_FULL)
-
-
-@njit(cache=True)
-def in_memory(p: SlotParams, s: SlotState, key: np.uint64) -> bool:
-    """Whether the chunk is held in memory."""
-    if p.memory_chunks == 0:
-        return False
-    return index_get(s.memory_keys, s.memory_values, key) != ABSENT
 
 
 @njit(cache=True)
