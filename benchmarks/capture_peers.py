@@ -57,9 +57,14 @@ TRACEPOINT_PROBE(block, block_rq_complete) {
 def main() -> None:
     """Trace until a line arrives on standard input."""
     kind, numbers = sys.argv[1:]
-    tree = headers.find_headers(tempfile.mkdtemp(prefix="kvflash-headers-"))
-    if tree:
-        os.environ["BCC_KERNEL_SOURCE"] = tree
+    with tempfile.TemporaryDirectory(prefix="kvflash-headers-") as folder:
+        tree = headers.find_headers(folder)
+        if tree:
+            os.environ["BCC_KERNEL_SOURCE"] = tree
+        _trace(kind, numbers)
+
+
+def _trace(kind: str, numbers: str) -> None:
     from bcc import BPF
 
     if kind == "count":

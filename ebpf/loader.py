@@ -13,10 +13,12 @@ ERROR frame.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -49,10 +51,11 @@ def main() -> int:
     arguments = parse_arguments(sys.argv[1:])
     try:
         devices = [sysblock.resolve(path) for path in arguments.device]
-        tree = headers.find_headers(arguments.cache or _cache_folder())
-        if tree:
-            os.environ["BCC_KERNEL_SOURCE"] = tree
-        state = attach.attach(arguments, devices)
+        with _cache_folder(arguments.cache) as cache:
+            tree = headers.find_headers(cache)
+            if tree:
+                os.environ["BCC_KERNEL_SOURCE"] = tree
+            state = attach.attach(arguments, devices)
     except (sysblock.DeviceError, filters.FilterError) as error:
         return _fail(str(error), 2)
     except headers.HeadersError as error:
@@ -62,14 +65,18 @@ def main() -> int:
     os.execv(sys.executable, [sys.executable, os.path.join(HERE, "pump.py"), json.dumps(state)])
 
 
-def _cache_folder() -> str:
+@contextlib.contextmanager
+def _cache_folder(given: str | None) -> Iterator[str]:
+    """Where header trees are kept; a folder for this time only where that cannot be written."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = os.path.join(base, "kvflash-harness", "kernel-headers")
+    folder = given or os.path.join(base, "kvflash-harness", "kernel-headers")
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError:
-        folder = tempfile.mkdtemp(prefix="kvflash-headers-")
-    return folder
+        with tempfile.TemporaryDirectory(prefix="kvflash-headers-") as temporary:
+            yield temporary
+    else:
+        yield folder
 
 
 def _fail(message: str, code: int, fix: str | None = None) -> int:

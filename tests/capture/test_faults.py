@@ -257,10 +257,10 @@ def test_a_run_folder_holds_trace_and_verdict(loop: LoopDevice, tmp_path: Path) 
 def test_the_embedded_store_is_traced_on_a_device_of_its_own(tmp_path: Path) -> None:
     words = ["capture", "--json", "--results", str(tmp_path)]
     with harness(*words) as process:
-        said, errors = process.communicate(timeout=60)
+        said, errors = process.communicate(timeout=150)
     assert process.returncode == 0, errors
     details = json.loads(said)
-    assert details["verdict"] == "LOSSLESS"
+    assert details["verdict"] == "LOSSLESS", details["witness"]
     assert details["operations"]["R"]["requests"] and details["operations"]["W"]["requests"]
 
 
