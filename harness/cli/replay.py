@@ -42,6 +42,10 @@ def replay(
         str | None,
         typer.Option(help="Replay in a guest, on FEMU's drive of this profile (name or path)."),
     ] = None,
+    ssh: Annotated[
+        str | None,
+        typer.Option(help="user@host[:port] that has --device, such as your own FEMU guest."),
+    ] = None,
     scale: Annotated[
         str, typer.Option(help="With --femu: the drive at this size, such as 1/64.")
     ] = "1",
@@ -49,7 +53,7 @@ def replay(
         str, typer.Option(help="With --scale: line-size or line-count stays that of the drive.")
     ] = "line-size",
     fills: Annotated[
-        int, typer.Option(help="With --femu: sequential fills of the drive before the replay.")
+        int, typer.Option(help="With --femu or --ssh: sequential fills before the replay.")
     ] = 0,
     mode: Annotated[
         str | None,
@@ -105,8 +109,17 @@ def replay(
 
     Example: harness replay kv.parquet --device /dev/nvme0n1 --destroy S4EWNX0R123456
 
+    Example: harness replay kv.parquet --ssh root@femu-vm --device /dev/nvme0n1 --destroy vSSD0
+
     Example: harness replay kv.parquet --femu 1tb-0.3dwpd --scale 1/64 --fills 2
     """
+    if ssh is not None:
+        from harness.cli.replay_guest import run_remotely
+
+        if not device or not destroy or femu or loop or mode not in (None, "flat-out"):
+            raise UsageError("--ssh replays flat out and needs --device D and --destroy ID")
+        run_remotely(trace, (ssh, device, destroy), (fills, discard), results, as_json)
+        return
     if femu is not None:
         from harness.cli.replay_guest import GuestWish, run_in_guest
 

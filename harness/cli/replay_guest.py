@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from harness.cli import output
 from harness.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from harness.core.runs import RunFolder
 
 
 class GuestWish(NamedTuple):
@@ -24,7 +27,6 @@ class GuestWish(NamedTuple):
 
 def run_in_guest(trace: Path, wish: GuestWish, results: Path, as_json: bool) -> None:
     """Replay in a guest and print what the drive counted; exit 1 if it was not faithful."""
-    from harness.core.files import write_json
     from harness.core.profiles import load_profile
     from harness.core.runs import RunFolder
     from harness.device.guest.plan import plan_guest
@@ -55,16 +57,58 @@ def run_in_guest(trace: Path, wish: GuestWish, results: Path, as_json: bool) -> 
                 details = replay_timed_in_guest(plan, trace, **common)
             else:
                 details = replay_in_guest(plan, trace, fills=wish.fills, **common)
-        details["run"] = str(run.final)
-        write_json(run.path / "replay-femu.json", details)
-        run.add(fidelity=details["fidelity"], waf=details["waf"], emulator=details["emulator"])
-        wrong = details["fidelity"]["verdict"] == "WRONG"
-        run.exit_code = int(wrong)
+        _keep(run, details)
+    _show(details, as_json)
+
+
+def run_remotely(
+    trace: Path,
+    where: tuple[str, str, str],
+    how: tuple[int, bool],
+    results: Path,
+    as_json: bool,
+) -> None:
+    """Replay on (host, device, destroy) over SSH with (fills, discard); prints as in a guest."""
+    from harness.core.runs import RunFolder
+    from harness.device.guest.remote import RemoteDrive
+    from harness.device.guest.replaying import replay_remotely
+    from harness.device.guest.session import connect_remote
+
+    (host, device, destroy), (fills, discard) = where, how
+    if fills < 0:
+        raise UsageError("--fills must not be negative")
+    session = connect_remote(host)
+    config = {"ssh": host, "device": device, "destroy": destroy, "fills": fills}
+    try:
+        with RunFolder(results, "replay-ssh", trace.stem, config) as run:
+            with (
+                output.progress_bar("remote", enabled=not as_json) as progress,
+                RemoteDrive(session, device, destroy) as machine,
+            ):
+                details = replay_remotely(
+                    machine, trace, fills=fills, discard=discard, progress=progress
+                )
+            _keep(run, details)
+    finally:
+        session.close()
+    _show(details, as_json)
+
+
+def _keep(run: RunFolder, details: dict[str, Any]) -> None:
+    from harness.core.files import write_json
+
+    details["run"] = str(run.final)
+    write_json(run.path / "replay-femu.json", details)
+    run.add(fidelity=details["fidelity"], waf=details["waf"], emulator=details["emulator"])
+    run.exit_code = int(details["fidelity"]["verdict"] == "WRONG")
+
+
+def _show(details: dict[str, Any], as_json: bool) -> None:
     if as_json:
         output.print_json(details)
     else:
         _print(details)
-    if wrong:
+    if details["fidelity"]["verdict"] == "WRONG":
         raise typer.Exit(1)
 
 
@@ -89,7 +133,8 @@ def _print(details: dict[str, Any]) -> None:
     table.add_row("order kept", _share(fidelity["order_kept"]))
     table.add_row("fills before", str(details["fills"]))
     table.add_row("took", format_duration(fidelity["duration_s"]))
-    table.add_row("guest", f"{details['guest']['qemu']}, {details['guest']['accelerator']}")
+    if "guest" in details:
+        table.add_row("guest", f"{details['guest']['qemu']}, {details['guest']['accelerator']}")
     console.print(table)
     for note in details["notes"]:
         console.print(f"note: {escape(note)}", soft_wrap=True)
@@ -97,4 +142,4 @@ def _print(details: dict[str, Any]) -> None:
 
 
 def _share(value: float | None) -> str:
-    return "nothing was sent" if value is None else f"{value:.4%}"
+    return "not seen (no kernel tracing there)" if value is None else f"{value:.4%}"

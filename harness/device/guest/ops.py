@@ -55,8 +55,8 @@ def drive_ops(
     """Send ``ops`` (OP_LIST_DTYPE) to the machine's drive, in order, one command each.
 
     Returns ``snapshots`` ({tag, ops_done, counters} at every SNAP, drained), ``bytes`` done by
-    operation, ``commands`` sent, how many of them the kernel there issued ``in_order``,
-    ``duration_s`` and ``failed`` (empty).
+    operation, ``commands`` sent, how many of them the kernel there issued ``in_order``
+    (None: its tracing is not mounted), ``duration_s`` and ``failed`` (empty).
 
     Raises
     ------

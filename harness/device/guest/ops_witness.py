@@ -5,12 +5,12 @@ Uses the kernel's own ``block_rq_issue`` trace event, so it is independent of th
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-_TRACING = Path("/sys/kernel/tracing")
-_EVENT = _TRACING / "events" / "block" / "block_rq_issue"
+_INSTANCES = Path("/sys/kernel/tracing/instances")
 _ROOM_KIB = 65536
 _LINE = re.compile(r"block_rq_issue: (\d+),(\d+) (\S+) \d+ \(.*\) (\d+) \+ (\d+) ")
 
@@ -19,27 +19,34 @@ Command = tuple[str, int, int]
 
 
 class OrderWitness:
-    """Records the requests issued to one device between two calls of ``order``."""
+    """Records the requests issued to one device, in a trace buffer of its own.
+
+    OSError where the kernel's tracing is not mounted or not permitted.
+    """
 
     def __init__(self, device: str) -> None:
         numbers = Path("/sys/block", Path(device).name, "dev").read_text().strip()
-        self._device = tuple(int(part) for part in numbers.split(":"))
-        major, minor = self._device
-        (_TRACING / "buffer_size_kb").write_text(str(_ROOM_KIB))
-        (_EVENT / "filter").write_text(f"dev == {major << 20 | minor}")
-        (_TRACING / "trace").write_text("")
-        (_EVENT / "enable").write_text("1")
+        major, minor = (int(part) for part in numbers.split(":"))
+        self._buffer = _INSTANCES / f"harness-{os.getpid()}"
+        self._buffer.mkdir()
+        event = self._buffer / "events" / "block" / "block_rq_issue"
+        try:
+            (self._buffer / "buffer_size_kb").write_text(str(_ROOM_KIB))
+            (event / "filter").write_text(f"dev == {major << 20 | minor}")
+            (event / "enable").write_text("1")
+        except OSError:
+            self.close()
+            raise
 
     def commands(self) -> list[Command]:
         """What was issued since the last call, in order."""
-        found = parse_issues((_TRACING / "trace").read_text())
-        (_TRACING / "trace").write_text("")
+        found = parse_issues((self._buffer / "trace").read_text())
+        (self._buffer / "trace").write_text("")
         return found
 
     def close(self) -> None:
-        """Stop recording."""
-        (_EVENT / "enable").write_text("0")
-        (_EVENT / "filter").write_text("0")
+        """Stop recording and give the buffer back."""
+        self._buffer.rmdir()
 
 
 def parse_issues(text: str) -> list[Command]:

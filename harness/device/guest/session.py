@@ -13,7 +13,7 @@ from pathlib import Path
 
 import paramiko
 
-from harness.core.errors import HarnessError, MachineError, MeasurementError
+from harness.core.errors import HarnessError, MachineError, MeasurementError, UsageError
 
 # Its threads print tracebacks of failed attempts that are reported here as one message.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -191,15 +191,20 @@ def connect_guest(
             return client
 
 
-def connect_remote(host: str, *, port: int = 22) -> Session:
-    """A session on ``user@host`` for a user's own FEMU machine; known host keys only.
+def connect_remote(where: str) -> Session:
+    """A session on ``user@host`` or ``user@host:port``, a user's own machine; known keys only.
 
     Raises
     ------
     MachineError
         The host is unreachable, refuses our keys, or its host key is unknown or changed.
     """
-    user, _, name = host.rpartition("@")
+    user, _, host = where.rpartition("@")
+    name, _, digits = host.partition(":")
+    if not name or (digits and not digits.isdigit()):
+        raise UsageError(f"not a host: {where!r} (user@host or user@host:port)")
+    port = int(digits or 22)
+    plain = f"-p {port} {where.partition(':')[0]}"
     client = paramiko.SSHClient()
     client.load_system_host_keys()
     client.set_missing_host_key_policy(paramiko.RejectPolicy())
@@ -208,10 +213,10 @@ def connect_remote(host: str, *, port: int = 22) -> Session:
     except paramiko.BadHostKeyException as error:
         raise MachineError(f"the host key of {name} has changed: {error}") from error
     except paramiko.AuthenticationException as error:
-        raise MachineError(f"{host} refuses our SSH keys", fix=f"ssh-copy-id {host}") from error
+        raise MachineError(f"{where} refuses our SSH keys", fix=f"ssh-copy-id {plain}") from error
     except (paramiko.SSHException, OSError, socket.gaierror) as error:
         raise MachineError(
-            f"cannot connect to {host}: {error}",
-            fix=f"check the host, then accept its key once: ssh -p {port} {host}",
+            f"cannot connect to {where}: {error}",
+            fix=f"check the host, then accept its key once: ssh {plain}",
         ) from error
     return Session(client)
