@@ -22,19 +22,19 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def kernels(
-    *sources: str, inner: bool = False, inlined: bool = False
+    *sources: str, inner: bool = False, inlined: bool = False, allocates: bool = False
 ) -> Callable[[FunctionT], FunctionT]:
     """A decorator that compiles to machine code, without Python's lock, kept between processes.
 
     ``sources`` are the files and folders, relative to the package, that its kernels are made of.
     ``inner`` kernels can be called by kernels alone, and compile faster; ``inlined`` ones are
     inner and copied into their callers: passing a tuple of many arrays costs a hundred words,
-    more than the body of a small function. Kernels work on the
-    arrays that they are given and make none: without numba's reference counting they compile in
-    half the time. Where no cache can be written, all are compiled anew in every process.
+    more than the body of a small function. Kernels work on the arrays that they are given and
+    make none, unless ``allocates``: without numba's reference counting they compile in half the
+    time. Where no cache can be written, all are compiled anew in every process.
     """
     folder = _cache_folder(sources)
-    options: dict[str, Any] = {"nogil": True, "_nrt": False}
+    options: dict[str, Any] = {"nogil": True, "_nrt": allocates}
     if inlined:
         options["forceinline"] = True
     if inner or inlined:
