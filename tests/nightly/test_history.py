@@ -107,12 +107,12 @@ def test_two_thousand_nights_load_within_a_second(tmp_path: Path) -> None:
         _write(_rows(night(day, *figures)), tmp_path / f"night-{day}.parquet")
     history = History(tmp_path)
     took_s = []
-    for _ in range(3):  # the best of three: the machine may be doing other things
-        begin = time.perf_counter()
+    for _ in range(3):  # of this process alone: the machine may be doing other things
+        begin = time.process_time()
         nights = history.nights()
-        took_s.append(time.perf_counter() - begin)
+        took_s.append(time.process_time() - begin)
     assert len(nights) == 2000 + PACK_SEGMENTS - 1
-    assert min(took_s) <= 1.0
+    assert max(took_s) <= 1.0
 
 
 def test_a_run_is_found_by_the_beginning_of_its_name(tmp_path: Path) -> None:
