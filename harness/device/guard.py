@@ -10,6 +10,7 @@ from the look at their content; nothing else is.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ from harness.device.users import holders, mounts, other_openers, swaps
 # After a device appears, udev's helpers open it for a moment.
 _TRANSIENT_OPENER_S = 2.0
 _BLKID_NOTHING = 2
+_BLKFLSBUF = 0x1261
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ def open_guarded(
             # Only now: from here on nobody can mount or claim the device under our hands.
             _refuse_other_openers(path, name)
             _refuse_content(path, name)
+        _forget_cached_pages(fd)
         return _target(fd, info, read_only=False)
     except BaseException:
         os.close(fd)
@@ -144,6 +147,17 @@ def _open(path: str | Path, mode: int) -> int:
                 f"no permission to open {path}", fix="run as root (block devices need it)"
             ) from error
         raise MachineError(f"cannot open {path}: {error.strerror}") from error
+
+
+def _forget_cached_pages(fd: int) -> None:
+    """Drop what buffered readers (blkid, udev) left in the page cache.
+
+    A direct write over cached pages cannot be submitted without blocking, and would lose its place.
+    """
+    try:
+        fcntl.ioctl(fd, _BLKFLSBUF)
+    except OSError as error:
+        raise MachineError(f"cannot drop the device's page cache: {error.strerror}") from error
 
 
 def _identity(info: DeviceInfo) -> DeviceId:

@@ -135,7 +135,11 @@ def _depth(session: Session, found: Survey) -> dict[str, Any]:
     if comparable and session.options.mode == "timed" and session.options.speed == 1:
         distance = c.shape.depth_distance(c.recorded_shape)
     recorded = c.recorded_shape.summary() if comparable else None
-    return {"replayed": c.shape.summary(), "recorded": recorded, "ks": distance}
+    return {
+        "replayed": {**c.shape.summary(), "counts": c.shape.counts()},
+        "recorded": {**recorded, "counts": c.recorded_shape.counts()} if recorded else None,
+        "ks": distance,
+    }
 
 
 def _order_kept(c: Collector) -> float:

@@ -46,6 +46,10 @@ class Shape:
         median = int(np.searchsorted(np.cumsum(self.depth), total / 2))
         return {"mean": mean, "p50": median, "max": int(np.flatnonzero(self.depth)[-1])}
 
+    def counts(self) -> list[list[int]]:
+        """[depth, requests issued at it] for every depth that occurred."""
+        return [[int(d), int(self.depth[d])] for d in np.flatnonzero(self.depth)]
+
     def depth_distance(self, other: Shape) -> float | None:
         """Kolmogorov-Smirnov distance of the depths."""
         return distance(self.depth, other.depth)

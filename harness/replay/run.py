@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from harness.core.errors import UsageError
 from harness.core.progress import Progress, quiet
 from harness.device.counter_reader import read_counters
 from harness.device.guard import Target
-from harness.device.info import BlockStat, is_present, parent_disk, read_stat
+from harness.device.info import BlockStat, device_info, is_present, parent_disk, read_stat
 from harness.device.queue import queue_settings
 from harness.replay.assemble import assemble
 from harness.replay.fio import run_fio
@@ -53,6 +54,9 @@ def replay(
     found = check(trace, target, options)
     engine = _by_fio if options.engine == "fio" else _by_ring
     with queue_settings(parent_disk(target.name)) as settings:
+        # Without a scheduler a queue holds fewer requests than it did with one.
+        settled = replace(target.info, nr_requests=device_info(target.path).nr_requests)
+        target = replace(target, info=settled)
         before = _counters(target)
         details = engine(trace, target, found, options, progress)
         after = _counters(target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
@@ -204,3 +205,15 @@ def test_without_blkid_nothing_is_opened(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr("shutil.which", lambda *_, **__: None)
         with pytest.raises(MachineError, match="blkid is missing"):
             open_guarded(path, destroy=str(image))
+
+
+@pytest.mark.root
+def test_pages_that_others_left_in_the_cache_are_dropped(tmp_path: Path) -> None:
+    """A direct write over cached pages would block, and with NOWAIT it is refused."""
+    image = tmp_path / "disk.img"
+    with foreign_loop(image) as path:
+        reader = os.open(path, os.O_RDONLY)
+        os.pread(reader, 64 << 10, 0)
+        os.close(reader)
+        with open_guarded(path, destroy=str(image)) as target, mmap.mmap(-1, 64 << 10) as buffer:
+            assert os.pwritev(target.fd, [buffer], 0, os.RWF_NOWAIT) == 64 << 10
