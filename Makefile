@@ -13,9 +13,10 @@ RESULTS ?= results
 ARGS ?=
 
 ARCH := $(shell dpkg --print-architecture 2>/dev/null)
-# What the main job needs, then what only the tests need.
+# What the main job needs; what guests need besides; what only the tests need.
 APT_RUN := fio python3-bpfcc linux-headers-$(ARCH) nvme-cli kmod e2fsprogs util-linux python3-venv
-APT_TEST := qemu-system-x86 busybox-static openssh-server chromium cpio iproute2
+APT_GUEST := qemu-system-x86 busybox-static openssh-server cpio
+APT_TEST := $(APT_GUEST) chromium iproute2
 
 # Root is needed for loop devices and the probe.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
@@ -34,13 +35,17 @@ deps: apt-run $(VENV)/.compiled ## install what the main job needs (apt and .ven
 deps-test: deps apt-test ## the same, and what only the tests need
 
 # Installs only what is missing; on another distribution names it and stops.
-.PHONY: apt-run apt-test
-apt-run apt-test:
-	@case $@ in apt-run) wanted='$(APT_RUN)';; *) wanted='$(APT_TEST)';; esac
+.PHONY: apt-run apt-guest apt-test
+apt-run apt-guest apt-test:
+	@case $@ in
+	  apt-run) wanted='$(APT_RUN)';;
+	  apt-guest) wanted='$(APT_GUEST)';;
+	  *) wanted='$(APT_TEST)';;
+	esac
 	if ! command -v apt-get >/dev/null; then
 	  needed='fio bcc-python kernel-headers nvme-cli kmod e2fsprogs util-linux python3-venv'
 	  missing=$$(for tool in fio nvme modprobe mkfs.ext4 blkid; do command -v $$tool >/dev/null || echo -n " $$tool"; done)
-	  if [ $@ = apt-test ]; then echo 'note: tests that need QEMU, sshd or Chromium skip unless you install them'; exit 0; fi
+	  if [ $@ != apt-run ]; then echo 'note: what needs QEMU, sshd or Chromium says so unless you install them'; exit 0; fi
 	  if /usr/bin/python3 -c 'import bcc' 2>/dev/null && [ -z "$$missing" ]; then exit 0; fi
 	  echo "error: this is not Debian; install by hand what these are called here: $$needed (missing:$$missing)" >&2
 	  exit 3
@@ -55,9 +60,17 @@ apt-run apt-test:
 	  echo "error: not root and no sudo; run as root: apt-get install $${missing[*]}" >&2
 	  exit 3
 	fi
-	export DEBIAN_FRONTEND=noninteractive
+	# No service may start by being installed: sshd is only ever run by us, on loopback.
+	if [ ! -e /usr/sbin/policy-rc.d ]; then
+	  printf '#!/bin/sh\nexit 101\n' | $(SUDO) install -m 755 /dev/stdin /usr/sbin/policy-rc.d
+	  trap '$(SUDO) rm -f /usr/sbin/policy-rc.d' EXIT
+	fi
 	$(SUDO) apt-get -qq update
-	$(SUDO) apt-get -qq install --yes --no-install-recommends "$${missing[@]}" >/dev/null
+	$(SUDO) env DEBIAN_FRONTEND=noninteractive \
+	  apt-get -qq install --yes --no-install-recommends "$${missing[@]}" >/dev/null
+	case "$${missing[*]}" in
+	  *openssh-server*) command -v systemctl >/dev/null && $(SUDO) systemctl disable --quiet ssh || true;;
+	esac
 
 $(VENV)/.installed: pyproject.toml | apt-run
 	@echo 'making the virtual environment $(VENV)'
@@ -84,7 +97,7 @@ replay: deps ## drive a trace against a block device (TRACE, DEVICE, DESTROY)
 	@$(HARNESS) replay --results '$(RESULTS)' $(call opt,--device,$(DEVICE)) $(call opt,--destroy,$(DESTROY)) $(ARGS) $(TRACE)
 
 .PHONY: replay-femu
-replay-femu: deps-test ## the same inside a FEMU guest (TRACE, PROFILE; bare: the newest trace)
+replay-femu: deps apt-guest ## the same inside a FEMU guest (TRACE, PROFILE; bare: the newest trace)
 	@$(HARNESS) replay --results '$(RESULTS)' --femu '$(or $(PROFILE),1tb-0.3dwpd)' $(ARGS) $(TRACE)
 
 .PHONY: bench
@@ -111,4 +124,4 @@ lint: deps ## style, format and types
 
 .PHONY: clean
 clean: ## remove the virtual environment and caches; results stay
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	$(SUDO) rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

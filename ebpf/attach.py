@@ -88,10 +88,6 @@ def _attach_raw(btf: Btf, arguments: argparse.Namespace, devices: list[dict]) ->
     if arguments.cgroup:
         macros += filters.cgroup_macros(arguments.cgroup)
     bpf = _compile("probe.bpf.c", macros, arguments, devices)
-    if arguments.pid:
-        table = bpf[b"pids"]
-        for pid in filters.descendants(arguments.pid):
-            table[table.Key(pid)] = table.Leaf(1)
     links: list[tuple[str, int]] = []
     programs: dict[str, int] = {}
     notes = []
@@ -105,6 +101,11 @@ def _attach_raw(btf: Btf, arguments: argparse.Namespace, devices: list[dict]) ->
             notes.append("no tracepoint nvme_setup_cmd: passthrough commands have no address")
         else:
             raise AttachError(f"the kernel has no raw tracepoint {tracepoint}")
+    if arguments.pid:
+        table = bpf[b"pids"]
+        for _ in range(2):  # forks are followed by now, but only those of processes in the table
+            for pid in filters.descendants(arguments.pid):
+                table[table.Key(pid)] = table.Leaf(1)
     return {
         "bpf": bpf, "links": links, "programs": programs, "notes": notes,
         "meaning": layout.meaning(btf), "mode": "raw",

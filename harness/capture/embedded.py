@@ -21,21 +21,25 @@ DEFAULT_REQUESTS = 6
 @contextmanager
 def loop_device(directory: Path) -> Iterator[LoopDevice]:
     """A loop device for the store, whose data lies (nameless) in ``directory``."""
-    directory.mkdir(parents=True, exist_ok=True)
     with LoopDevice(DEVICE_BYTES, directory) as device:
         yield device
 
 
 def run_store(
-    device: LoopDevice, seconds: float | None, seed: int, progress: Progress = quiet
+    device: LoopDevice,
+    store_name: str,
+    requests_name: str,
+    seconds: float | None,
+    seed: int,
+    progress: Progress = quiet,
 ) -> EmitResult:
-    """Serve synthetic chat traffic from the modelled LMCache store.
+    """Serve traffic from a modelled store, each by a name of ``workloads/`` or a file.
 
     For ``seconds``, or where that is None for so many requests that the device fills and evicts.
     """
     limit = DEFAULT_REQUESTS if seconds is None else None
-    store = make_store(STORE, device.size_bytes, MODEL)
-    requests = open_requests(REQUESTS, seed=seed)
+    store = make_store(store_name, device.size_bytes, MODEL)
+    requests = open_requests(requests_name, seed=seed)
     with open_guarded(device.path, own=True) as target:
         return emit(
             store, requests, target, seed=seed, seconds=seconds, limit=limit, progress=progress

@@ -22,7 +22,7 @@ class CaptureJob:
     """What to trace while what. With no devices the embedded store runs on a loop device.
 
     ``command`` ends the capture when it ends, else ``seconds`` do, else the end of the options'
-    processes, else Ctrl-C. ``seed`` is that of the embedded store's traffic.
+    processes, else Ctrl-C. ``store``, ``requests`` and ``seed`` are those of the embedded store.
     The devices are those of ``host`` ("user@host"), if given; the command runs here all the same.
     With ``keep_stdout_free`` the command's standard output goes to ours of errors.
     """
@@ -32,6 +32,9 @@ class CaptureJob:
     seconds: float | None = None
     seed: int = 1
     host: str | None = None
+    store: str | None = None
+    requests: str | None = None
+    strict: bool = False
     keep_stdout_free: bool = False
 
     @property
@@ -60,6 +63,11 @@ class Traced:
     stopped: BaseException | None
     details: dict[str, Any]
 
+    def failed(self, strict: bool) -> bool:
+        """Whether the exit code is 1; ``strict`` counts the verdict UNKNOWN as a failure."""
+        bad = {"LOSSY", "UNKNOWN"} if strict else {"LOSSY"}
+        return bool(self.status) or self.result.verdict in bad or not self.details["complete"]
+
 
 def capture_to(job: CaptureJob, out: Path, progress: Progress = quiet) -> Traced:
     """Trace into the file ``out``; UsageError if it exists."""
@@ -67,8 +75,16 @@ def capture_to(job: CaptureJob, out: Path, progress: Progress = quiet) -> Traced
         raise UsageError(f"{out} exists already", fix="remove it, or name another file")
     if job.options is None:
         return _trace_embedded(job, out, progress)
+    _make_folder(out.parent)
     capture = Capture(job.options, out, command=shlex.join(job.command), host=job.host)
     return _trace(capture, lambda: _work(job, capture, progress), job.open_ended)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {folder}: {error.strerror}") from error
 
 
 def capture_in_folder(job: CaptureJob, results: Path, progress: Progress = quiet) -> Traced:
@@ -86,8 +102,7 @@ def capture_in_folder(job: CaptureJob, results: Path, progress: Progress = quiet
             traced = replace(traced, details=details)
             write_json(run.path / "capture.json", details)
             run.add(capture=details)
-            failed = traced.status or traced.result.verdict == "LOSSY" or not details["complete"]
-            run.exit_code = int(bool(failed))
+            run.exit_code = int(traced.failed(job.strict))
             if traced.stopped is not None:
                 raise traced.stopped  # so that the folder says that it was
     except (KeyboardInterrupt, Interrupted):
@@ -104,19 +119,22 @@ def _work(job: CaptureJob, capture: Capture, progress: Progress) -> int | None:
     def report(waited_s: float) -> None:
         progress(waited_s, job.seconds, f"{waited_s:.0f} s")
 
-    wait_for(job.seconds, job.options.pids, capture.alive, report)
+    here = () if job.host else job.options.pids  # another host's processes are not ours to see
+    wait_for(job.seconds, here, capture.alive, report)
     return None
 
 
 def _trace_embedded(job: CaptureJob, out: Path, progress: Progress) -> Traced:
     from harness.capture import embedded
 
+    store, requests = job.store or embedded.STORE, job.requests or embedded.REQUESTS
+    _make_folder(out.parent)
     with embedded.loop_device(out.parent) as loop:
         options = TraceOptions((loop.path,))
-        capture = Capture(options, out, command=f"embedded store {embedded.STORE}")
+        capture = Capture(options, out, command=f"embedded store {store}, requests {requests}")
 
         def work() -> None:
-            embedded.run_store(loop, job.seconds, job.seed, progress)
+            embedded.run_store(loop, store, requests, job.seconds, job.seed, progress)
 
         return _trace(capture, work, open_ended=False)
 

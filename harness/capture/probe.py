@@ -27,7 +27,7 @@ class LocalProbe:
             )
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self._process = subprocess.Popen(
-            [*_as_root(), SYSTEM_PYTHON, str(asset_dir("ebpf") / "loader.py"),
+            [*_as_root(), SYSTEM_PYTHON, "-B", str(asset_dir("ebpf") / "loader.py"),
              *options.loader_words()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

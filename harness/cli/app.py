@@ -27,7 +27,7 @@ from harness.cli import (
     validate,
     wear,
 )
-from harness.core.errors import HarnessError, Interrupted
+from harness.core.errors import HarnessError, Interrupted, MachineError, UsageError
 
 GROUPS: tuple[ModuleType, ...] = (
     doctor,
@@ -46,6 +46,9 @@ GROUPS: tuple[ModuleType, ...] = (
     nightly,
 )
 """The command modules along the path of the data; each has ``register(app)``."""
+
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+_NO_SUCH_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM}
 
 app = typer.Typer(
     name="harness",
@@ -77,13 +80,15 @@ for _group in GROUPS:
     _group.register(app)
 
 
-def _on_sigterm(number: int, frame: FrameType | None) -> None:
-    raise Interrupted("terminated (SIGTERM)")
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    raise Interrupted(f"terminated ({signal.Signals(number).name})")
 
 
 def main() -> None:
     """Run the command line; every HarnessError is one message and its exit code."""
-    signal.signal(signal.SIGTERM, _on_sigterm)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, _on_signal)
     try:
         app()
     except HarnessError as error:
@@ -96,8 +101,12 @@ def main() -> None:
             print("interrupted", file=sys.stderr)
         raise
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        if error.errno in _NO_SPACE:
+            code, fix = MachineError.exit_code, "free some space, or give another folder"
+        elif error.errno in _NO_SUCH_PLACE and error.filename:
+            code, fix = UsageError.exit_code, "give a path that exists and that you may use"
+        else:
             raise
         print(f"error: {error.strerror}: {error.filename or 'while writing'}", file=sys.stderr)
-        print("  fix: free some space, or give another folder with --results", file=sys.stderr)
-        raise SystemExit(3) from None
+        print(f"  fix: {fix}", file=sys.stderr)
+        raise SystemExit(code) from None

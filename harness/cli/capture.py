@@ -50,6 +50,14 @@ def capture(
     ring_mib: Annotated[
         float, typer.Option("--ring-mib", help="Kernel buffer between probe and reader.")
     ] = 32.0,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", help="Embedded store: a name in workloads/stores, or a YAML file."),
+    ] = None,
+    requests: Annotated[
+        str | None,
+        typer.Option("--requests", help="Its traffic: a name in workloads/requests, or a trace."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the embedded store's traffic.")] = 1,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 on the verdict UNKNOWN too.")
@@ -76,8 +84,13 @@ def capture(
 
     if command and seconds is not None:
         raise UsageError("--seconds and a command exclude each other: the command sets the time")
-    if not device and (command or pid or cgroup or ops or host):
+    if not device and (command or pid or cgroup or ops or host or bios):
         raise UsageError("no device to trace", fix="name one: --device /dev/nvme0n1")
+    if device and (store or requests):
+        raise UsageError(
+            "--store and --requests run an embedded store on a loop device of its own",
+            fix="on a device of yours: harness capture --device D -- harness emit --device D …",
+        )
     if command:
         check_command(command)
     options = (
@@ -85,7 +98,9 @@ def capture(
         if device
         else None
     )
-    job = CaptureJob(options, tuple(command or ()), seconds, seed, host, keep_stdout_free=as_json)
+    job = CaptureJob(
+        options, tuple(command or ()), seconds, seed, host, store, requests, strict, as_json
+    )
     with output.progress_bar("capturing", enabled=not command) as progress:
         traced = (
             capture_to(job, out, progress) if out else capture_in_folder(job, results, progress)
@@ -100,7 +115,7 @@ def capture(
         raise MeasurementError(f"the traced command failed: exit status {traced.status}")
     if not traced.details["complete"]:
         raise MeasurementError("the probe died; the trace holds what came before that")
-    if traced.result.verdict == "LOSSY" or (strict and traced.result.verdict == "UNKNOWN"):
+    if traced.failed(strict):
         raise typer.Exit(1)
 
 

@@ -114,5 +114,5 @@ def newest_run(results: Path, command: str | None = None) -> Path | None:
         if (p / "run.json").is_file() and not p.name.endswith(".partial")
     )
     if command is not None:
-        runs = [p for p in runs if f"-{command}-" in p.name]
+        runs = [p for p in runs if p.name.partition("-")[2].startswith(f"{command}-")]
     return runs[-1] if runs else None

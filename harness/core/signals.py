@@ -1,4 +1,4 @@
-"""Short steps that Ctrl-C and SIGTERM must not cut in two."""
+"""Short steps that Ctrl-C, SIGTERM and a closed terminal must not cut in two."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Put SIGINT and SIGTERM off until the block has ended.
+    """Put SIGINT, SIGTERM and SIGHUP off until the block has ended.
 
     For steps that take and give back what outlives the process, and end soon by themselves. In
     other threads than the main one, which get no signals, this does nothing.
