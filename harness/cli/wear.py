@@ -10,7 +10,7 @@ import typer
 
 from harness.cli import output
 from harness.cli.output import JsonFlag
-from harness.core.errors import UsageError
+from harness.core.errors import MeasurementError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,10 +95,13 @@ def wear(
     Example: harness wear --store lmcache-raw-block --requests chat --profile 1tb-0.3dwpd
     """
     from harness.core.profiles import load_profile
-    from harness.core.units import parse_size
     from harness.endurance.wear import Options
 
     if sweep is not None:
+        if source or store or policy or save or whole_life or perturb or writes_per_day or budget:
+            raise UsageError(
+                "a sweep's grid says all of this: only --resume and --results go with it"
+            )
         _sweep(sweep, resume, results, as_json)
         return
     drives = _drives(load_profile(profile), policy or [])
@@ -108,7 +111,7 @@ def wear(
         whole_life=whole_life,
         perturb=perturb,
         phases=phases if scale == "tile" else 1,
-        writes_per_day=tuple(float(parse_size(rate)) for rate in writes_per_day or []),
+        writes_per_day=tuple(_rate(rate) for rate in writes_per_day or []),
         save=save,
         resume=resume,
     )
@@ -121,7 +124,10 @@ def wear(
     config = {
         "profile": profile, "policy": policy, "input": str(source) if source else store,
         "requests": requests if store else None, "model": model if store else None,
-        "seed": seed, "budget_s": budget, "whole_life": whole_life, "perturb": perturb,
+        "seed": seed, "utilisation": utilisation, "precondition": precondition, "loop": loop,
+        "repeats": repeats, "scale": scale, "phases": options.phases, "perturb": perturb,
+        "writes_per_day": writes_per_day, "budget_s": budget, "whole_life": whole_life,
+        "save": str(save) if save else None, "resume": str(resume) if resume else None,
     }  # fmt: skip
     with output.progress_bar("wear", enabled=not as_json) as progress:
         result = _in_folder(variants, drives, options, results, config, progress)
@@ -131,12 +137,21 @@ def wear(
         _print(result)
 
 
+def _rate(text: str) -> float:
+    from harness.core.units import parse_size
+
+    rate = float(parse_size(text))
+    if rate <= 0:
+        raise UsageError(f"--writes-per-day must be above 0: {text}")
+    return rate
+
+
 def _fills(text: str | None) -> int | None:
     if text is None:
         return None
     if text == "none":
         return 0
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit()):
         raise UsageError(f"--precondition takes a number of fills, or none: {text!r}")
     return int(text)
 
@@ -190,6 +205,8 @@ def _variant(
         return lambda phase: made
     assert source is not None
     opened = open_input(source)
+    if scale and opened.kind == "oplist":
+        raise UsageError("--scale tile is for block traces: the tags of an op list have no place")
     if scale:
         return lambda phase: Tiled(opened, drive.namespace_bytes, seed + phase)
     if loop or repeats > 1:
@@ -245,14 +262,18 @@ def _sweep(name: str, resume: Path | None, results: Path, as_json: bool) -> None
         result = {"source": "ftl-model", "grid": config["grid"], "points": points}
         write_json(run.path / "wear.json", result)
         drawn = draw_sweep(points, run.path / "sweep.svg")
+        failed = sum("error" in point for point in points)
+        run.exit_code = int(failed > 0)
     if as_json:
         output.print_json({**result, "run": str(run.final)})
-        return
-    console = output.console()
-    console.print(sweep_table(points))
-    if drawn:
-        console.print(f"plot: {run.final / 'sweep.svg'}", soft_wrap=True)
-    console.print(f"run folder: {run.final}", soft_wrap=True)
+    else:
+        console = output.console()
+        console.print(sweep_table(points))
+        if drawn:
+            console.print(f"plot: {run.final / 'sweep.svg'}", soft_wrap=True)
+        console.print(f"run folder: {run.final}", soft_wrap=True)
+    if failed:
+        raise MeasurementError(f"{failed} of {len(points)} points failed")
 
 
 def _print(result: dict[str, Any]) -> None:

@@ -204,6 +204,7 @@ def open_input(path: Path) -> OpListInput | TraceInput:
     """An op list or a block trace, by its content; UsageError for anything else."""
     if not path.exists():
         raise UsageError(f"no such file: {path}")
+    path = path.resolve()
     return OpListInput(path) if detect(path) == "oplist" else TraceInput(path)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from harness.core.errors import UsageError
 from harness.core.ops import Op
 from harness.endurance.inputs import Batch, Input, written_bytes
 from harness.endurance.shape import Shape
@@ -131,6 +132,11 @@ class _Pass:
             self.found.new_tokens += batch.new_tokens
             self.found.new_token_bytes = self.written
         if batch.ends_repeat:
+            if self.written == 0:
+                raise UsageError(
+                    f"{self.source.name} writes nothing, however often it is repeated",
+                    fix="give a trace with writes",
+                )
             self.found.repeats += 1
             self._snapshot("repeat", self.ftl.counters())
 

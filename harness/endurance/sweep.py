@@ -10,7 +10,7 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 from pydantic import Field, field_validator
 
@@ -74,7 +74,7 @@ def load_grid(name_or_path: str) -> Grid:
     """A grid by name in ``workloads/wear/`` or by path; UsageError names file and key."""
     grid = load_yaml(find_yaml("workloads/wear", name_or_path), Grid)
     for point in grid.axes.points():
-        drive(grid, point)
+        _source(grid, point, drive(grid, point))
     return grid
 
 
@@ -84,7 +84,7 @@ def drive(grid: Grid, point: dict[str, Any]) -> DeviceProfile:
     if "policy" in point:
         profile = profile.with_policy(point["policy"])
     namespace = point.get("namespace_bytes", profile.namespace_bytes)
-    spare = point.get("over_provisioning", profile.raw_bytes / profile.namespace_bytes - 1)
+    spare = point.get("over_provisioning", profile.over_provisioning)
     line = point.get("line_bytes", profile.line_bytes)
     stripe = profile.nchs * profile.luns_per_ch * profile.page_bytes
     depth = max(1, round(line / stripe))  # one block of every LUN is one line, in either policy
@@ -94,6 +94,7 @@ def drive(grid: Grid, point: dict[str, Any]) -> DeviceProfile:
             capacity_bytes=namespace,
             devsz_mb=None,
             op_pcent=0,
+            pls_per_lun=1,
             blks_per_pl=lines,
             pgs_per_blk=depth,
             drive={"line_bytes": stripe * depth},
@@ -110,17 +111,22 @@ def label(point: dict[str, Any]) -> str:
 def measure_point(grid: Grid, point: dict[str, Any]) -> dict[str, Any]:
     """The wear of one point, without its snapshots."""
     profile = drive(grid, point)
+    source = _source(grid, point, profile)
+    options = Options(fills=grid.precondition, budget_s=grid.budget_s, by_class=False)
+    result = to_json(wear(source, profile, options))
+    del result["snapshots"]
+    return {**result, "store": grid.store, "point": point}
+
+
+def _source(grid: Grid, point: dict[str, Any], profile: DeviceProfile) -> StoreInput:
+    """The store of a point; UsageError where there is no such store or it does not fit."""
     spec = load_store_spec(grid.store)
     if "chunk_tokens" in point:
         spec = type(spec).model_validate(
             {**spec.model_dump(), "chunk_tokens": point["chunk_tokens"]}
         )
     size = int(profile.namespace_bytes * point.get("utilisation", 1.0))
-    source = StoreInput(spec, grid.requests, grid.model, size, grid.seed)
-    options = Options(fills=grid.precondition, budget_s=grid.budget_s, by_class=False)
-    result = to_json(wear(source, profile, options))
-    del result["snapshots"]
-    return {**result, "store": grid.store, "point": point}
+    return StoreInput(spec, grid.requests, grid.model, size, grid.seed)
 
 
 def run_sweep(
@@ -160,8 +166,12 @@ def _collect(
         point = jobs[job]
         done[key(point)] = job.result()
         with journal.open("a") as file:
-            file.write(json.dumps({"key": key(point), "result": job.result()}) + "\n")
+            _write_entry(file, key(point), job.result())
         progress(len(done), total, label(point))
+
+
+def _write_entry(file: TextIO, name: str, result: dict[str, Any]) -> None:
+    file.write(json.dumps({"key": name, "result": result}) + "\n")
 
 
 def _try_point(grid: Grid, point: dict[str, Any]) -> dict[str, Any]:
@@ -204,7 +214,8 @@ def read_journal(path: Path) -> dict[str, dict[str, Any]]:
                 entry = json.loads(line)
             except ValueError:
                 continue
-            done[entry["key"]] = entry["result"]
+            if isinstance(entry, dict) and entry.keys() >= {"key", "result"}:
+                done[entry["key"]] = entry["result"]
     return done
 
 
@@ -212,9 +223,11 @@ def carry_over(partial: Path, folder: Path, grid: Grid) -> None:
     """Start ``folder`` with what an interrupted sweep of the same grid had done."""
     try:
         record = json.loads((partial / "run.json").read_text())
-        text = (partial / JOURNAL).read_text() if (partial / JOURNAL).exists() else ""
     except (OSError, ValueError) as error:
         raise UsageError(f"{partial} is not a run folder") from error
-    if record.get("config", {}).get("grid") != grid.model_dump(mode="json"):
+    config = record.get("config") if isinstance(record, dict) else None
+    if not isinstance(config, dict) or config.get("grid") != grid.model_dump(mode="json"):
         raise UsageError(f"{partial} is of another grid")
-    (folder / JOURNAL).write_text(text)
+    with (folder / JOURNAL).open("w") as file:
+        for name, result in read_journal(partial / JOURNAL).items():
+            _write_entry(file, name, result)

@@ -108,6 +108,8 @@ def wear(
     MachineError
         The tables do not fit into memory.
     """
+    if options.perturb and options.phases > 1:
+        raise UsageError("--perturb and the phases of --scale tile are two bands: give --phases 1")
     variant: Variant = source if callable(source) else lambda phase: source
     began = time.monotonic()
     deadline = None if options.budget_s is None else began + options.budget_s
@@ -129,7 +131,7 @@ def _limits(
         raise UsageError(
             f"profile {profile.name}: a whole life needs capacity_bytes, dwpd and warranty_years"
         )
-    if source.kind == "oplist" and not options.whole_life:
+    if source.kind == "oplist" and not (options.whole_life or source.endless):
         return Limits(steady=False, deadline=deadline)
     return Limits(
         steady=options.until_steady and not options.whole_life and source.endless,
@@ -182,7 +184,11 @@ def _drive(
 ) -> tuple[Ftl, str]:
     """A drive ready to be measured, and how it came to be so."""
     if options.resume is not None:
+        if options.fills:
+            raise UsageError("a kept drive is filled already: give --precondition or --resume")
         ftl, facts = saved.load(options.resume, profile)
+        # What it holds is of another input, whose classes may have other names.
+        ftl.pages_by_class[:] = 0
         return ftl, f"resumed: {facts.get('fill')}, then {facts.get('input')}"
     ftl = Ftl(profile, by_class=options.by_class and source.has_classes)
     if fills:
@@ -205,7 +211,7 @@ def _band(variant: Variant, main: Wear, deadline: float | None, progress: Progre
     steady = bool(steady_windows(main.measured.windows))
     for number in range(1, band.asked + 1):
         source = variant(number) if by_phase else Perturbed(variant(0), seed=number)
-        plain = Options(fills=main.fills, by_class=False, resume=options.resume)
+        plain = Options(fills=options.fills, by_class=False, resume=options.resume)
         other = _once(source, main.profile, plain, limits, progress)
         short = other.measured.total
         if short is None or short.host_bytes < 0.99 * total.host_bytes:

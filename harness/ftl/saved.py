@@ -69,6 +69,8 @@ def load(path: Path, profile: DeviceProfile) -> tuple[Ftl, dict[str, Any]]:
                 raise UsageError(f"{path} is damaged: its checksum does not fit")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (KeyError, TypeError, IndexError) as error:
+        raise UsageError(f"{path} is damaged: its header is not whole") from error
     return ftl, header["facts"]
 
 
