@@ -23,7 +23,16 @@ def register(app: typer.Typer) -> None:
     app.command("replay")(replay)
 
 
+_ELSEWHERE = {
+    "--femu": {"femu", "scale", "keep", "fills", "mode", "discard"},
+    "--ssh": {"ssh", "device", "destroy", "fills", "mode", "discard"},
+}
+"""Options that mean something when the replay runs elsewhere, besides those of every run."""
+_EVERYWHERE = {"trace", "strict", "results", "as_json"}
+
+
 def replay(
+    ctx: typer.Context,
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="Trace file (Parquet).")],
     device: Annotated[
         str | None, typer.Option("--device", "-d", help="Block device to replay on.")
@@ -114,13 +123,15 @@ def replay(
     Example: harness replay kv.parquet --femu 1tb-0.3dwpd --scale 1/64 --fills 2
     """
     if ssh is not None:
+        _refuse_unused(ctx, "--ssh")
         from harness.cli.replay_guest import run_remotely
 
         if not device or not destroy or femu or loop or mode not in (None, "flat-out"):
             raise UsageError("--ssh replays flat out and needs --device D and --destroy ID")
-        run_remotely(trace, (ssh, device, destroy), (fills, discard), results, as_json)
+        run_remotely(trace, (ssh, device, destroy), (fills, discard), results, strict, as_json)
         return
     if femu is not None:
+        _refuse_unused(ctx, "--femu")
         from harness.cli.replay_guest import GuestWish, run_in_guest
 
         if device or loop or mode not in (None, "flat-out", "timed"):
@@ -128,8 +139,10 @@ def replay(
                 "--femu replays flat-out or timed on a drive of its own: no --device or --loop"
             )
         wish = GuestWish(femu, scale, keep, fills, discard, mode == "timed")
-        run_in_guest(trace, wish, results, as_json)
+        run_in_guest(trace, wish, results, strict, as_json)
         return
+    if fills or scale != "1":
+        raise UsageError("--fills and --scale go with --femu or --ssh")
     from harness.core.units import parse_size
     from harness.replay.options import ReplayOptions
 
@@ -152,14 +165,29 @@ def replay(
         raise UsageError("say where: --device D --destroy ID, --loop SIZE, or --femu PROFILE")
     place = _Place(device, destroy, loop, loop_dir or results)
     with output.progress_bar("replaying", enabled=not as_json) as progress:
-        details = _in_folder(trace, place, options, results, witness, progress)
+        details = _in_folder(trace, place, options, results, (witness, strict), progress)
     if as_json:
         output.print_json(details)
     else:
         _print(details)
-    verdict = details["fidelity"]["verdict"]
-    if verdict == "WRONG" or (strict and verdict == "LATE"):
+    if unfaithful(details, strict):
         raise typer.Exit(1)
+
+
+def unfaithful(details: dict[str, Any], strict: bool) -> bool:
+    """Whether the exit code is 1: WRONG, and LATE too where that counts."""
+    verdict = details["fidelity"]["verdict"]
+    return verdict == "WRONG" or (strict and verdict == "LATE")
+
+
+def _refuse_unused(ctx: typer.Context, place: str) -> None:
+    """UsageError for options that a replay elsewhere would ignore."""
+    known = _ELSEWHERE[place] | _EVERYWHERE
+    given = [name for name in ctx.params if (source := ctx.get_parameter_source(name))
+             and source.name == "COMMANDLINE" and name not in known]  # fmt: skip
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(given))
+        raise UsageError(f"with {place} these have no meaning: {names}")
 
 
 class _Place:
@@ -193,10 +221,14 @@ def _in_folder(
     place: _Place,
     options: ReplayOptions,
     results: Path,
-    witness: bool,
+    judging: tuple[bool, bool],
     progress: Progress,
 ) -> dict[str, Any]:
-    """Replay within a run folder; after Ctrl-C it stays ``.partial``, with what was done."""
+    """Replay within a run folder; after Ctrl-C it stays ``.partial``, with what was done.
+
+    ``judging``: whether the probe is a witness, and whether LATE fails too.
+    """
+    witness, strict = judging
     from contextlib import ExitStack
 
     from harness.core.files import write_json
@@ -221,7 +253,7 @@ def _in_folder(
         details = {**details, "run": str(run.final)}
         write_json(run.path / "replay.json", details)
         run.add(fidelity=details["fidelity"], device=details["device"])
-        run.exit_code = int(details["fidelity"]["verdict"] == "WRONG")
+        run.exit_code = int(unfaithful(details, strict))
     return details
 
 

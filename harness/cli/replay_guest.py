@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from harness.cli import output
+from harness.cli.replay import unfaithful
 from harness.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class GuestWish(NamedTuple):
     timed: bool
 
 
-def run_in_guest(trace: Path, wish: GuestWish, results: Path, as_json: bool) -> None:
+def run_in_guest(trace: Path, wish: GuestWish, results: Path, strict: bool, as_json: bool) -> None:
     """Replay in a guest and print what the drive counted; exit 1 if it was not faithful."""
     from harness.core.profiles import load_profile
     from harness.core.runs import RunFolder
@@ -57,8 +58,8 @@ def run_in_guest(trace: Path, wish: GuestWish, results: Path, as_json: bool) -> 
                 details = replay_timed_in_guest(plan, trace, **common)
             else:
                 details = replay_in_guest(plan, trace, fills=wish.fills, **common)
-        _keep(run, details)
-    _show(details, as_json)
+        _keep(run, details, strict)
+    _show(details, strict, as_json)
 
 
 def run_remotely(
@@ -66,6 +67,7 @@ def run_remotely(
     where: tuple[str, str, str],
     how: tuple[int, bool],
     results: Path,
+    strict: bool,
     as_json: bool,
 ) -> None:
     """Replay on (host, device, destroy) over SSH with (fills, discard); prints as in a guest."""
@@ -88,27 +90,27 @@ def run_remotely(
                 details = replay_remotely(
                     machine, trace, fills=fills, discard=discard, progress=progress
                 )
-            _keep(run, details)
+            _keep(run, details, strict)
     finally:
         session.close()
-    _show(details, as_json)
+    _show(details, strict, as_json)
 
 
-def _keep(run: RunFolder, details: dict[str, Any]) -> None:
+def _keep(run: RunFolder, details: dict[str, Any], strict: bool) -> None:
     from harness.core.files import write_json
 
     details["run"] = str(run.final)
     write_json(run.path / "replay-femu.json", details)
     run.add(fidelity=details["fidelity"], waf=details["waf"], emulator=details["emulator"])
-    run.exit_code = int(details["fidelity"]["verdict"] == "WRONG")
+    run.exit_code = int(unfaithful(details, strict))
 
 
-def _show(details: dict[str, Any], as_json: bool) -> None:
+def _show(details: dict[str, Any], strict: bool, as_json: bool) -> None:
     if as_json:
         output.print_json(details)
     else:
         _print(details)
-    if details["fidelity"]["verdict"] == "WRONG":
+    if unfaithful(details, strict):
         raise typer.Exit(1)
 
 

@@ -27,6 +27,8 @@ from harness.device.users import holders, mounts, other_openers, swaps
 # After a device appears, udev's helpers open it for a moment.
 _TRANSIENT_OPENER_S = 2.0
 _BLKID_NOTHING = 2
+_PLACE = ("DEVNAME", "PART_ENTRY_")
+"""What blkid says of an empty partition: where it lies, nothing of what is on it."""
 _BLKFLSBUF = 0x1261
 
 
@@ -78,7 +80,8 @@ class Target:
 def identify(path: str | Path) -> DeviceId:
     """The identity by which ``--destroy`` must name ``path``.
 
-    Its serial number, else its WWID, else a loop device's backing path, else its size in bytes.
+    Its serial number, else its WWID, else a loop device's backing path, else its size in bytes;
+    a partition's ends in ``:NAME``, since all of a disk's share the rest.
     """
     return _identity(device_info(path))
 
@@ -161,13 +164,14 @@ def _forget_cached_pages(fd: int) -> None:
 
 
 def _identity(info: DeviceInfo) -> DeviceId:
+    part = f":{info.name}" if parent_disk(info.name) != info.name else ""  # its disk has others
     for kind, value in (
         ("serial number", info.serial),
         ("WWID", info.wwid),
         ("backing file", info.backing_path),
     ):
         if value:
-            return DeviceId(kind, value)
+            return DeviceId(f"{kind} and partition" if part else kind, value + part)
     return DeviceId("size in bytes", str(info.size_bytes))
 
 
@@ -207,7 +211,8 @@ def _refuse_other_openers(path: str | Path, name: str) -> None:
             fix="run as root (other processes' descriptors are visible to root alone)",
         )
     deadline = time.monotonic() + _TRANSIENT_OPENER_S
-    while openers := other_openers(name):
+    names = {name, parent_disk(name)}  # who has the whole disk open may write to all of it
+    while openers := sorted({opener for each in names for opener in other_openers(each)}):
         if time.monotonic() > deadline:
             raise UsageError(f"{path} is open in another process: {', '.join(openers)}")
         time.sleep(0.05)
@@ -234,6 +239,8 @@ def _refuse_content(path: str | Path, name: str) -> None:
         raise UsageError(f"{path} carries a partition table ({found['PTTYPE']})", fix=_wipe(path))
     if "TYPE" in found:
         raise UsageError(f"{path} carries a signature ({found['TYPE']})", fix=_wipe(path))
+    if result.returncode == 0 and found and all(key.startswith(_PLACE) for key in found):
+        return
     reason = result.stderr.strip() or f"blkid ended with {result.returncode}"
     raise UsageError(f"cannot tell what is on {path}: {reason}", fix=_wipe(path))
 

@@ -125,6 +125,7 @@ class LoopDevice:
         self.size_bytes = size_bytes
         self.logical_block = logical_block
         self._fd = -1
+        self.name = self.path = ""
         with uninterrupted():
             self.backing_fd = _nameless_file(Path(directory), size_bytes)
             try:
@@ -142,9 +143,9 @@ class LoopDevice:
         """Give the device up; the kernel detaches it once the last user has closed it."""
         if self._fd >= 0:
             _own.pop(self.path, None)
-            os.close(self._fd)
-            os.close(self.backing_fd)
-            self._fd = -1
+            fds, self._fd = (self._fd, self.backing_fd), -1
+            for fd in fds:
+                os.close(fd)
 
     def __del__(self) -> None:
         """Whoever loses the object, by an interruption say, must not keep the device."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -66,7 +67,7 @@ class ReplayOptions:
                 raise UsageError(f"unknown {name} {value!r}; known: {', '.join(known)}")
         for name in ("speed", "depth", "repeat", "until_bytes", "queues", "stall_limit_s"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not (math.isfinite(value) and value > 0):
                 raise UsageError(f"{name.replace('_', '-')} must be positive: {value}")
         if self.verify and self.zero:
             raise UsageError("--verify needs stamped payloads, which --zero leaves out")

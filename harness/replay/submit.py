@@ -77,6 +77,10 @@ def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, s
         meter[Meter.BLOCKING] += not patient
         nowait = RWF_NOWAIT if patient else 0
         _prepare(lane, window, entry, command, row, flight.slot[row], nowait)
+    # Stamping large payloads takes as long as a drive's write: latencies begin after it.
+    before = now_ns(flight.scratch) - start
+    for i in range(count):
+        window.submitted[flight.batch[i] & row_mask] = before
     store_u32(lane.sq_tail, np.uint32(tail + count))
     left = count
     while left > 0:
