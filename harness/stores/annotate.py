@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.core.errors import UsageError
 from harness.core.ops import SECTOR_BYTES, Op
 from harness.stores.attribution import Attribution
+from harness.stores.jit import kernel
 from harness.stores.object_log import LOG_SCHEMA
 from harness.stores.ops import CLASS_NAMES
 from harness.trace.parquet import TraceWriter, open_trace
@@ -160,7 +160,7 @@ def op_codes(batch: pa.RecordBatch) -> NDArray[np.int8]:
     return codes[column.indices.to_numpy()]
 
 
-@njit(cache=True)
+@kernel
 def _sweep(
     times: NDArray[np.int64], start: NDArray[np.uint64], size: NDArray[np.uint64],
     ops: NDArray[np.int8], issue: NDArray[np.int64], done: NDArray[np.int64],

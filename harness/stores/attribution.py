@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.core.ops import PAGE_BYTES, SECTOR_BYTES, Op
+from harness.stores.jit import kernel
 from harness.stores.ops import CLASS_NAMES
 
 _ROWS = ("written", "read", "read_before", "never_read", "live", "live_read", "read_unwritten")
@@ -84,7 +84,7 @@ def _figures(pages: NDArray[np.int64]) -> dict[str, Any]:
     }
 
 
-@njit(cache=True)
+@kernel
 def _count(
     first: NDArray[np.int64], last: NDArray[np.int64], ops: NDArray[np.int64],
     classes: NDArray[np.int64], owner: NDArray[np.int8], reads: NDArray[np.uint32],

@@ -12,7 +12,6 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.core.ops import PAGE_BYTES, Op
@@ -31,6 +30,7 @@ from harness.stores.index import (
     recency_remove,
     recency_touch,
 )
+from harness.stores.jit import inner_kernel, kernel
 from harness.stores.ops import ALL_LAYERS, NO_SESSION, ObjectClass, OpArray
 
 MOST_EXTENTS = 32
@@ -134,12 +134,12 @@ def new_buckets(p: BucketParams, capacity_bytes: int) -> BucketState:
     )  # fmt: skip
 
 
-@njit(cache=True)
+@inner_kernel
 def _value_bytes(p: BucketParams, s: BucketState, row: int) -> int:
     return p.chunk_bytes if s.row_class[row] == _KV else p.state_bytes
 
 
-@njit(cache=True)
+@inner_kernel
 def _forget_row(s: BucketState, row: int) -> None:
     index_remove(s.keys, s.values, s.row_key[row])
     s.row_bucket[row] = _WAITING
@@ -147,7 +147,7 @@ def _forget_row(s: BucketState, row: int) -> None:
     s.ints[_ROWS] += 1
 
 
-@njit(cache=True)
+@inner_kernel
 def _remove_bucket(s: BucketState, bucket: int) -> None:
     row = s.bucket_first[bucket]
     while row >= 0:
@@ -162,7 +162,7 @@ def _remove_bucket(s: BucketState, bucket: int) -> None:
     s.ints[_BUCKETS_GONE] += 1
 
 
-@njit(cache=True)
+@inner_kernel
 def _free_extents(s: BucketState, bucket: int) -> None:
     extents = s.bucket_extents[bucket]
     for e in range(MOST_EXTENTS):
@@ -173,7 +173,7 @@ def _free_extents(s: BucketState, bucket: int) -> None:
     extents[:] = 0
 
 
-@njit(cache=True)
+@inner_kernel
 def _take_bucket(p: BucketParams, s: BucketState, pages: int) -> int:
     """A bucket with ``pages`` pages of file, after reclaiming what the watermarks say; or none."""
     if p.evicts and s.ints[_USED] + pages > p.high:
@@ -200,7 +200,7 @@ def _take_bucket(p: BucketParams, s: BucketState, pages: int) -> int:
     return _NO_BUCKET
 
 
-@njit(cache=True)
+@inner_kernel
 def _emit(
     s: BucketState, ops: OpArray, at: int, op: int, bucket: int, first_page: int, last_page: int,
     cls: int, stream: int, session: int, turn: int, key: np.uint64,
@@ -223,7 +223,7 @@ def _emit(
     return at
 
 
-@njit(cache=True)
+@inner_kernel
 def _write_bucket(p: BucketParams, s: BucketState, ops: OpArray, at: int, count: int) -> int:
     """Write the ``count`` objects that have waited longest as one bucket."""
     rows = s.waiting[:count].copy()
@@ -266,7 +266,7 @@ def _write_bucket(p: BucketParams, s: BucketState, ops: OpArray, at: int, count:
     return at
 
 
-@njit(cache=True)
+@kernel
 def heartbeat(p: BucketParams, s: BucketState, ops: OpArray, at: int, until: float) -> int:
     """Heartbeats up to ``until``: write as many whole buckets as are waiting."""
     if until < s.next_heartbeat[0]:
@@ -276,7 +276,7 @@ def heartbeat(p: BucketParams, s: BucketState, ops: OpArray, at: int, until: flo
     return write_full(p, s, ops, at)
 
 
-@njit(cache=True)
+@kernel
 def write_full(p: BucketParams, s: BucketState, ops: OpArray, at: int) -> int:
     """Write whole buckets while there are objects for one."""
     while True:
@@ -295,7 +295,7 @@ def write_full(p: BucketParams, s: BucketState, ops: OpArray, at: int) -> int:
         at = _write_bucket(p, s, ops, at, count)
 
 
-@njit(cache=True)
+@inner_kernel
 def _hold(
     p: BucketParams, s: BucketState, key: np.uint64, cls: int, session: int, turn: int
 ) -> None:
@@ -314,7 +314,7 @@ def _hold(
     s.ints[_HELD] += 1
 
 
-@njit(cache=True)
+@inner_kernel
 def _read(
     p: BucketParams, s: BucketState, ops: OpArray, at: int, key: np.uint64, stream: int,
     session: int, turn: int, wanted: bool,
@@ -336,7 +336,7 @@ def _read(
     )  # fmt: skip
 
 
-@njit(cache=True)
+@kernel
 def serve(
     p: BucketParams, s: BucketState, ops: OpArray, times: NDArray[np.float64],
     sessions: NDArray[np.uint32], turns: NDArray[np.uint32], starts: NDArray[np.int64],

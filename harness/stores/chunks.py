@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.core.errors import UsageError
 from harness.stores.index import mix_pair
+from harness.stores.jit import kernel
 from harness.stores.requests.form import RequestBatch
 
 
@@ -40,7 +40,7 @@ def chunk_keys(
     return starts, keys
 
 
-@njit(cache=True)
+@kernel
 def _fill(
     keys: NDArray[np.uint64],
     starts: NDArray[np.int64],

@@ -11,7 +11,6 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.core.ops import PAGE_BYTES, Op
@@ -29,6 +28,7 @@ from harness.stores.index import (
     recency_remove,
     recency_touch,
 )
+from harness.stores.jit import inner_kernel, kernel
 from harness.stores.ops import ALL_LAYERS, ObjectClass, OpArray
 
 MOST_EXTENTS = 16
@@ -103,7 +103,7 @@ def new_files(p: FileParams, capacity_bytes: int) -> FileState:
     )  # fmt: skip
 
 
-@njit(cache=True)
+@inner_kernel
 def _unlink(s: FileState, row: int) -> None:
     extents = s.row_extents[row]
     for e in range(MOST_EXTENTS):
@@ -120,7 +120,7 @@ def _unlink(s: FileState, row: int) -> None:
     s.ints[_EVICTED] += 1
 
 
-@njit(cache=True)
+@inner_kernel
 def _make_room(p: FileParams, s: FileState, need: int, request: int) -> bool:
     """Reclaim until ``need`` pages fit under the cap; False if they cannot."""
     limit = p.cap_pages
@@ -135,7 +135,7 @@ def _make_room(p: FileParams, s: FileState, need: int, request: int) -> bool:
     return s.ints[_USED] + need <= p.cap_pages and s.ints[_ROWS] > 0
 
 
-@njit(cache=True)
+@inner_kernel
 def _write(
     p: FileParams, s: FileState, ops: OpArray, at: int, key: np.uint64, cls: int, need: int,
     stream: int, session: int, turn: int, request: int,
@@ -177,7 +177,7 @@ def _write(
     return at
 
 
-@njit(cache=True)
+@inner_kernel
 def _read(
     s: FileState, ops: OpArray, at: int, key: np.uint64, cls: int, stream: int, session: int,
     turn: int, request: int, wanted: bool,
@@ -195,7 +195,7 @@ def _read(
     return at
 
 
-@njit(cache=True)
+@kernel
 def serve(
     p: FileParams, s: FileState, ops: OpArray, sessions: NDArray[np.uint32],
     turns: NDArray[np.uint32], starts: NDArray[np.int64], keys: NDArray[np.uint64], wanted: bool,

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.core.ops import PAGE_BYTES
+from harness.stores.jit import inner_kernel, kernel
 
 GROUP_PAGES = 32768
 _WORDS = GROUP_PAGES // 64
@@ -55,7 +55,7 @@ def new_space(capacity_bytes: int) -> FileSpace:
     return space
 
 
-@njit(cache=True)
+@kernel
 def mark_pages(space: FileSpace, start: int, count: int, used: bool) -> None:
     """Mark pages used or free; all of them must be the other so far."""
     end = start + count
@@ -73,7 +73,7 @@ def mark_pages(space: FileSpace, start: int, count: int, used: bool) -> None:
             space.longest[group] = GROUP_PAGES
 
 
-@njit(cache=True)
+@inner_kernel
 def _find(words: NDArray[np.uint64], begin: int, need: int) -> tuple[int, int]:
     """First free run of ``need`` pages from ``begin`` on, else the longest: (page, length)."""
     best, best_length = -1, 0
@@ -101,7 +101,7 @@ def _find(words: NDArray[np.uint64], begin: int, need: int) -> tuple[int, int]:
     return best, best_length
 
 
-@njit(cache=True)
+@kernel
 def take_run(space: FileSpace, need: int) -> tuple[int, int]:
     """Take up to ``need`` pages in one run: (page, pages); (-1, 0) when all are used.
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.stores.index import ABSENT, STATE_SALT, index_get, mix_pair
+from harness.stores.jit import kernel
 from harness.stores.ops import OpArray
 
 
-@njit(cache=True)
+@kernel
 def state_key(chunk: np.uint64) -> np.uint64:
     """Key of the fixed states that a prompt leaves at the end of ``chunk``."""
     return mix_pair(chunk, STATE_SALT)
 
 
-@njit(cache=True)
+@kernel
 def leading(
     index_keys: NDArray[np.uint64], index_values: NDArray[np.int32], keys: NDArray[np.uint64],
     first: int, last: int, wants_state: bool,
@@ -36,7 +36,7 @@ def leading(
     return hit, found
 
 
-@njit(cache=True)
+@kernel
 def add_op(
     ops: OpArray, at: int, op: int, offset: int, length: int, object_class: int, stream: int,
     session: int, turn: int, layer: int, key: np.uint64,

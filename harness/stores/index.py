@@ -7,8 +7,9 @@ recency list is a circular doubly linked list over slot numbers whose last node 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from harness.stores.jit import kernel
 
 ABSENT = -1
 """Value that ``index_get`` returns for a key that is not there."""
@@ -23,7 +24,7 @@ _S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _ONE = np.uint64(1)
 
 
-@njit(cache=True)
+@kernel
 def mix64(value: np.uint64) -> np.uint64:
     """Splitmix64's finaliser: a bijection of 64-bit words that spreads every bit."""
     z = np.uint64(value) + _GOLDEN
@@ -32,7 +33,7 @@ def mix64(value: np.uint64) -> np.uint64:
     return z ^ (z >> _S31)
 
 
-@njit(cache=True)
+@kernel
 def mix_pair(first: np.uint64, second: np.uint64) -> np.uint64:
     """One 64-bit key for an ordered pair of words."""
     return mix64(mix64(first) ^ (np.uint64(second) * _GOLDEN + _ONE))
@@ -52,7 +53,7 @@ def recency_arrays(slots: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     return nxt, prv
 
 
-@njit(cache=True)
+@kernel
 def index_get(keys: NDArray[np.uint64], values: NDArray[np.int32], key: np.uint64) -> int:
     """The value of ``key``, or ABSENT."""
     mask = np.uint64(keys.size - 1)
@@ -64,7 +65,7 @@ def index_get(keys: NDArray[np.uint64], values: NDArray[np.int32], key: np.uint6
     return ABSENT
 
 
-@njit(cache=True)
+@kernel
 def index_put(
     keys: NDArray[np.uint64], values: NDArray[np.int32], key: np.uint64, value: int
 ) -> None:
@@ -77,7 +78,7 @@ def index_put(
     values[at] = value
 
 
-@njit(cache=True)
+@kernel
 def index_remove(keys: NDArray[np.uint64], values: NDArray[np.int32], key: np.uint64) -> bool:
     """Remove ``key`` and close the gap behind it; False if it was not there."""
     mask = np.uint64(keys.size - 1)
@@ -102,7 +103,7 @@ def index_remove(keys: NDArray[np.uint64], values: NDArray[np.int32], key: np.ui
     return True
 
 
-@njit(cache=True)
+@kernel
 def recency_remove(nxt: NDArray[np.int32], prv: NDArray[np.int32], slot: int) -> None:
     """Take ``slot`` out of the list."""
     before, after = prv[slot], nxt[slot]
@@ -110,7 +111,7 @@ def recency_remove(nxt: NDArray[np.int32], prv: NDArray[np.int32], slot: int) ->
     prv[after] = before
 
 
-@njit(cache=True)
+@kernel
 def recency_add(nxt: NDArray[np.int32], prv: NDArray[np.int32], slot: int) -> None:
     """Put ``slot``, which is not in the list, at the most recent end."""
     anchor = nxt.size - 1
@@ -121,14 +122,14 @@ def recency_add(nxt: NDArray[np.int32], prv: NDArray[np.int32], slot: int) -> No
     prv[first] = slot
 
 
-@njit(cache=True)
+@kernel
 def recency_touch(nxt: NDArray[np.int32], prv: NDArray[np.int32], slot: int) -> None:
     """Make ``slot`` the most recent one."""
     recency_remove(nxt, prv, slot)
     recency_add(nxt, prv, slot)
 
 
-@njit(cache=True)
+@kernel
 def recency_oldest(nxt: NDArray[np.int32], prv: NDArray[np.int32]) -> int:
     """The least recent slot, or -1 if the list is empty."""
     anchor = nxt.size - 1

@@ -23,8 +23,9 @@ from harness.stores.compiled import CompiledStore, pages
 from harness.stores.models import ModelKv
 from harness.stores.ops import OpArray, empty_ops
 from harness.stores.requests.form import RequestBatch
-from harness.stores.slot_kernel import checkpoint, drain, serve
+from harness.stores.slot_kernel import serve
 from harness.stores.slot_state import N, SlotParams, SlotState, new_state
+from harness.stores.slot_workers import checkpoint, drain
 
 _URING_RACE = 2
 """Loads that begin in any order with io_uring; fitted to the read order of a capture (0.41 of the

@@ -18,6 +18,8 @@ def workload_yaml(kind: str, name: str) -> Path:
     """The YAML file of ``name`` in ``workloads/<kind>``, or the file itself if it is a path."""
     if name.endswith((".yaml", ".yml")) or name in workload_names(kind):
         return find_yaml(f"workloads/{kind}", name)
+    if "/" in name or Path(name).suffix in (".jsonl", ".json", ".csv", ".gz", ".zst", ".bin"):
+        raise UsageError(f"no such file: {name}")
     near = difflib.get_close_matches(name.lower(), workload_names(kind), n=3, cutoff=0.4)
     hint = f"did you mean {', '.join(near)}?" if near else ""
     raise UsageError(

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from harness.stores.jit import kernel
 
 _BINS = 512
 _NONE = -1
@@ -47,7 +48,7 @@ def new_allocator(units: int, allocations: int) -> Allocator:
     return allocator
 
 
-@njit(cache=True)
+@kernel
 def size_bin(size: int, up: bool) -> int:
     """The bin of a size: exponent and 3 bits of mantissa, rounded ``up`` or down."""
     if size < 8:
@@ -61,7 +62,7 @@ def size_bin(size: int, up: bool) -> int:
     return (exponent << 3) + mantissa
 
 
-@njit(cache=True)
+@kernel
 def _insert(a: Allocator, offset: int, size: int) -> int:
     """A new free node, first in its bin."""
     a.ints[_FREE_NODES] -= 1
@@ -77,7 +78,7 @@ def _insert(a: Allocator, offset: int, size: int) -> int:
     return node
 
 
-@njit(cache=True)
+@kernel
 def _leave_bin(a: Allocator, node: int) -> None:
     before, after = a.bin_before[node], a.bin_after[node]
     if before != _NONE:
@@ -88,7 +89,7 @@ def _leave_bin(a: Allocator, node: int) -> None:
         a.bin_before[after] = before
 
 
-@njit(cache=True)
+@kernel
 def allocate(a: Allocator, size: int) -> int:
     """The node of a range of ``size`` units, or -1 where no bin has one."""
     which = size_bin(size, True)
@@ -110,7 +111,7 @@ def allocate(a: Allocator, size: int) -> int:
     return node
 
 
-@njit(cache=True)
+@kernel
 def release(a: Allocator, node: int) -> None:
     """Free a node and join it with its free neighbours."""
     offset, size = a.offset[node], a.size[node]

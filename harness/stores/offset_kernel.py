@@ -10,7 +10,6 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.core.ops import PAGE_BYTES, Op
@@ -26,6 +25,7 @@ from harness.stores.index import (
     recency_oldest,
     recency_remove,
 )
+from harness.stores.jit import inner_kernel, kernel
 from harness.stores.offset_allocator import Allocator, allocate, new_allocator, release
 from harness.stores.ops import ALL_LAYERS, ObjectClass, OpArray
 
@@ -94,7 +94,7 @@ def new_offset(p: OffsetParams) -> OffsetState:
     )  # fmt: skip
 
 
-@njit(cache=True)
+@inner_kernel
 def _drop_oldest(s: OffsetState, request: int) -> bool:
     row = recency_oldest(s.nxt, s.prv)
     if row < 0 or s.row_guard[row] == request:
@@ -110,7 +110,7 @@ def _drop_oldest(s: OffsetState, request: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@inner_kernel
 def _range(p: OffsetParams, s: OffsetState, need: int, request: int) -> int:
     """A node of ``need`` pages; evicts by watermark, and while fragmentation leaves no range."""
     if p.evicts and s.ints[_USED] + need > p.high:
@@ -126,7 +126,7 @@ def _range(p: OffsetParams, s: OffsetState, need: int, request: int) -> int:
     return -1
 
 
-@njit(cache=True)
+@inner_kernel
 def _write(
     p: OffsetParams, s: OffsetState, ops: OpArray, at: int, key: np.uint64, cls: int, value: int,
     stream: int, session: int, turn: int, request: int,
@@ -149,7 +149,7 @@ def _write(
     )  # fmt: skip
 
 
-@njit(cache=True)
+@inner_kernel
 def _read(
     s: OffsetState, ops: OpArray, at: int, key: np.uint64, cls: int, value: int, stream: int,
     session: int, turn: int, wanted: bool,
@@ -164,7 +164,7 @@ def _read(
     )  # fmt: skip
 
 
-@njit(cache=True)
+@kernel
 def serve(
     p: OffsetParams, s: OffsetState, ops: OpArray, sessions: NDArray[np.uint32],
     turns: NDArray[np.uint32], starts: NDArray[np.int64], keys: NDArray[np.uint64], wanted: bool,

@@ -12,7 +12,6 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.core.ops import Op
@@ -30,6 +29,7 @@ from harness.stores.index import (
     recency_remove,
     recency_touch,
 )
+from harness.stores.jit import inner_kernel, kernel
 from harness.stores.ops import ALL_LAYERS, ObjectClass, OpArray
 
 _READ, _WRITE = int(Op.READ), int(Op.WRITE)
@@ -99,7 +99,7 @@ def new_pool(p: PoolParams) -> PoolState:
     )  # fmt: skip
 
 
-@njit(cache=True)
+@inner_kernel
 def _admit(p: PoolParams, s: PoolState, key: np.uint64) -> bool:
     """Whether the object has been seen often enough; remembers this sight."""
     if p.sights <= 1:
@@ -116,7 +116,7 @@ def _admit(p: PoolParams, s: PoolState, key: np.uint64) -> bool:
     return seen + 1 >= p.sights
 
 
-@njit(cache=True)
+@inner_kernel
 def _take(p: PoolParams, s: PoolState, request: int) -> int:
     """A place: untouched, or the least recently used one's, or -1 if this request uses all."""
     if s.ints[_USED] < p.places:
@@ -131,7 +131,7 @@ def _take(p: PoolParams, s: PoolState, request: int) -> int:
     return place
 
 
-@njit(cache=True)
+@inner_kernel
 def _put(
     p: PoolParams, s: PoolState, ops: OpArray, at: int, key: np.uint64, cls: int, length: int,
     stream: int, session: int, turn: int, request: int,
@@ -155,7 +155,7 @@ def _put(
     )  # fmt: skip
 
 
-@njit(cache=True)
+@inner_kernel
 def _get(
     p: PoolParams, s: PoolState, ops: OpArray, at: int, key: np.uint64, cls: int, length: int,
     stream: int, session: int, turn: int, request: int, wanted: bool,
@@ -171,18 +171,18 @@ def _get(
     )  # fmt: skip
 
 
-@njit(cache=True)
+@inner_kernel
 def _piece_bytes(p: PoolParams, piece: int) -> int:
     return p.state_tail_bytes if piece == p.state_pieces - 1 else p.place_bytes
 
 
-@njit(cache=True)
+@inner_kernel
 def _piece_key(chunk: np.uint64, piece: int) -> np.uint64:
     """Key of a piece of a state; the first one is the state's own, which is looked up."""
     return state_key(chunk) if piece == 0 else mix_pair(state_key(chunk), np.uint64(piece))
 
 
-@njit(cache=True)
+@kernel
 def serve(
     p: PoolParams, s: PoolState, ops: OpArray, sessions: NDArray[np.uint32],
     turns: NDArray[np.uint32], starts: NDArray[np.int64], keys: NDArray[np.uint64], wanted: bool,

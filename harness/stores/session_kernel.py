@@ -8,7 +8,6 @@ its extent chains another. Above the watermark the session that was idle longest
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.core.ops import Op
@@ -23,6 +22,7 @@ from harness.stores.index import (
     recency_remove,
     recency_touch,
 )
+from harness.stores.jit import inner_kernel, kernel
 from harness.stores.ops import ALL_LAYERS, ObjectClass, OpArray
 from harness.stores.session_state import S, SessionParams, SessionState
 
@@ -40,12 +40,12 @@ _NONE = -1
 _WRITES_LAST = np.int64(1) << np.int64(38)
 
 
-@njit(cache=True)
+@inner_kernel
 def _round(p: SessionParams, size: int) -> int:
     return -(-size // p.page_bytes) * p.page_bytes
 
 
-@njit(cache=True)
+@kernel
 def segment_bytes(p: SessionParams, chunks: int) -> int:
     """Bytes of the layer ranges of a segment, each padded to a page."""
     total = 0
@@ -54,7 +54,7 @@ def segment_bytes(p: SessionParams, chunks: int) -> int:
     return total
 
 
-@njit(cache=True)
+@inner_kernel
 def _emit(
     s: SessionState, ops: OpArray, order: NDArray[np.int64], op: int, offset: int, length: int,
     cls: int, stream: int, session: int, turn: int, layer: int, key: np.uint64, step: int,
@@ -68,7 +68,7 @@ def _emit(
     order[at] = rank
 
 
-@njit(cache=True)
+@inner_kernel
 def _forget(p: SessionParams, s: SessionState, who: int) -> None:
     """Reclaim a session as a whole: its keys, chunk rows and extents."""
     row = s.session_rows[who]
@@ -91,7 +91,7 @@ def _forget(p: SessionParams, s: SessionState, who: int) -> None:
     s.ints[_RECLAIMED] += 1
 
 
-@njit(cache=True)
+@inner_kernel
 def _reclaim(p: SessionParams, s: SessionState) -> None:
     """Free the longest idle sessions until one more extent stays under the watermark."""
     while p.extents - s.ints[_EXTENTS] >= p.watermark_extents:
@@ -101,7 +101,7 @@ def _reclaim(p: SessionParams, s: SessionState) -> None:
         _forget(p, s, oldest)
 
 
-@njit(cache=True)
+@inner_kernel
 def _take_extent(p: SessionParams, s: SessionState) -> int:
     """The extent that has been free longest, or -1."""
     _reclaim(p, s)
@@ -114,7 +114,7 @@ def _take_extent(p: SessionParams, s: SessionState) -> int:
     return extent
 
 
-@njit(cache=True)
+@inner_kernel
 def _open(p: SessionParams, s: SessionState, number: int) -> int:
     """The live session ``number``, made with an extent of its own if need be; -1 without room."""
     who = index_get(s.session_keys, s.session_values, np.uint64(number))
@@ -135,7 +135,7 @@ def _open(p: SessionParams, s: SessionState, number: int) -> int:
     return who
 
 
-@njit(cache=True)
+@inner_kernel
 def _fit(p: SessionParams, s: SessionState, who: int, chunks: int) -> int:
     """How many of ``chunks`` (and a state) fit what is left of the session's extent."""
     left = p.extent_bytes - s.session_used[who] - _round(p, p.state_bytes)
@@ -145,7 +145,7 @@ def _fit(p: SessionParams, s: SessionState, who: int, chunks: int) -> int:
     return chunks
 
 
-@njit(cache=True)
+@inner_kernel
 def _chain(p: SessionParams, s: SessionState, who: int) -> bool:
     """Give a session that is full another extent."""
     extent = _take_extent(p, s)
@@ -158,7 +158,7 @@ def _chain(p: SessionParams, s: SessionState, who: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@inner_kernel
 def _row(s: SessionState, who: int, key: np.uint64) -> int:
     """A new row for ``key`` in the session ``who``."""
     s.ints[_ROWS] -= 1
@@ -171,7 +171,7 @@ def _row(s: SessionState, who: int, key: np.uint64) -> int:
     return row
 
 
-@njit(cache=True)
+@inner_kernel
 def _segment(
     p: SessionParams, s: SessionState, ops: OpArray, order: NDArray[np.int64], who: int,
     missing: NDArray[np.uint64], first: int, count: int, session: int, turn: int, step: int,
@@ -200,7 +200,7 @@ def _segment(
     return step
 
 
-@njit(cache=True)
+@inner_kernel
 def _append_state(
     p: SessionParams, s: SessionState, ops: OpArray, order: NDArray[np.int64], who: int,
     key: np.uint64, session: int, turn: int, step: int,
@@ -218,7 +218,7 @@ def _append_state(
     s.ints[_STATES_WRITTEN] += 1
 
 
-@njit(cache=True)
+@inner_kernel
 def _store(
     p: SessionParams, s: SessionState, ops: OpArray, order: NDArray[np.int64],
     missing: NDArray[np.uint64], count: int, last: np.uint64, session: int, turn: int,
@@ -248,7 +248,7 @@ def _store(
         _append_state(p, s, ops, order, who, state, session, turn, step)
 
 
-@njit(cache=True)
+@inner_kernel
 def _load(
     p: SessionParams, s: SessionState, ops: OpArray, order: NDArray[np.int64],
     keys: NDArray[np.uint64], first: int, hit: int, session: int, turn: int,
@@ -287,7 +287,7 @@ def _load(
         s.ints[_STATES_READ] += 1
 
 
-@njit(cache=True)
+@inner_kernel
 def _join_group(
     p: SessionParams, s: SessionState, keys: NDArray[np.uint64], first: int, hit: int, session: int
 ) -> None:
@@ -307,7 +307,7 @@ def _join_group(
     s.ints[_GROUP_SIZE] += 1
 
 
-@njit(cache=True)
+@kernel
 def serve(
     p: SessionParams, s: SessionState, ops: OpArray, order: NDArray[np.int64],
     sessions: NDArray[np.uint32], turns: NDArray[np.uint32], starts: NDArray[np.int64],

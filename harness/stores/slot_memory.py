@@ -11,7 +11,6 @@ a function costs more than the look-up.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from harness.stores.index import (
     index_get,
@@ -22,18 +21,19 @@ from harness.stores.index import (
     recency_remove,
     recency_touch,
 )
+from harness.stores.jit import kernel
 from harness.stores.slot_state import N, SlotParams, SlotState
 
 _USED, _FREE, _FULL = int(N.MEMORY_USED), int(N.MEMORY_FREE), int(N.MEMORY_FULL)
 
 
-@njit(cache=True)
+@kernel
 def touch_memory(s: SlotState, key: np.uint64) -> None:
     """Make a chunk that is held in memory the most recent one."""
     recency_touch(s.memory_nxt, s.memory_prv, index_get(s.memory_keys, s.memory_values, key))
 
 
-@njit(cache=True)
+@kernel
 def keep_in_memory(p: SlotParams, s: SlotState, key: np.uint64) -> bool:
     """Take a chunk that is to be stored into memory; False if there is no room for it."""
     if p.memory_chunks == 0:
@@ -50,13 +50,13 @@ def keep_in_memory(p: SlotParams, s: SlotState, key: np.uint64) -> bool:
     return True
 
 
-@njit(cache=True)
+@kernel
 def memory_is_due(p: SlotParams, s: SlotState) -> bool:
     """Whether the controller has to evict from memory."""
     return p.memory_chunks > 0 and s.ints[_USED] >= p.memory_watermark * p.memory_chunks
 
 
-@njit(cache=True)
+@kernel
 def evict_memory(p: SlotParams, s: SlotState) -> None:
     """Forget the share of the chunks in memory that the policy says."""
     for _ in range(int(s.ints[_USED] * p.memory_ratio)):

@@ -217,3 +217,30 @@ def test_pages_that_others_left_in_the_cache_are_dropped(tmp_path: Path) -> None
         os.close(reader)
         with open_guarded(path, destroy=str(image)) as target, mmap.mmap(-1, 64 << 10) as buffer:
             assert os.pwritev(target.fd, [buffer], 0, os.RWF_NOWAIT) == 64 << 10
+
+
+@pytest.mark.root
+def test_a_partition_is_guarded_by_its_disk_and_named_apart(tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    image.write_bytes(partition_table() + bytes(32 * MIB - 512))
+    with foreign_loop(image) as path:
+        subprocess.run(["partx", "--add", path], check=True)
+        part = f"{path}p1"
+        name = f"{image}:{Path(part).name}"
+        try:
+            assert identify(part).value == name
+            assert "is not" in refusal(part, destroy=str(image))
+            holder = os.open(path, os.O_RDWR)
+            try:
+                open_guarded(part, destroy=name).close()  # our own descriptor is no stranger's
+                other = subprocess.Popen(["sleep", "60"], pass_fds=[holder])
+                try:
+                    assert f"({other.pid})" in refusal(part, destroy=name)
+                finally:
+                    other.kill()
+                    other.wait()
+            finally:
+                os.close(holder)
+            open_guarded(part, destroy=name).close()
+        finally:
+            subprocess.run(["partx", "--delete", path], check=True)

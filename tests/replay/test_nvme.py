@@ -19,7 +19,7 @@ from harness.device.guest import Guest, NvmeDrive
 
 from .traces import MIB, mixed_trace
 
-pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.root]
+pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(600)]
 
 # Compiled loops are for this processor alone, and emulation compiles slowly: compile them here
 # for any processor, into a cache that the guest reads.

@@ -120,7 +120,7 @@ def test_a_device_too_small_for_one_object_is_refused(name: str) -> None:
 
 @pytest.mark.root
 @pytest.mark.parametrize(
-    "name", [n for n in STORES if not n.startswith(("lmcache-raw", "session"))]
+    "name", [n for n in STORES if not n.startswith(("lmcache-raw", "lmcache-cap", "session"))]
 )
 def test_real_io_of_every_layout_verifies(name: str, tmp_path: Path) -> None:
     with (

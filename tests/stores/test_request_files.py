@@ -275,6 +275,8 @@ def test_oracle_general_records(tmp_path: Path) -> None:
 def test_an_unknown_name_or_format_offers_near_ones(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="did you mean chat"):
         open_requests("chatt")
+    with pytest.raises(UsageError, match=r"no such file: .*absent\.jsonl"):
+        open_requests(str(tmp_path / "absent.jsonl"))
     path = jsonl(tmp_path / "m.jsonl", [mooncake_row(0, 5, [1])])
     with pytest.raises(UsageError, match="did you mean mooncake"):
         open_requests(str(path), format_name="moncake")

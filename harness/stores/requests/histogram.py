@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from harness.stores.jit import kernel
 
 BUCKETS = 64 * 60
 """Enough for any value below 2^63; a bucket is at most 1/64 of its value wide."""
 
 
-@njit(cache=True)
+@kernel
 def count(histogram: NDArray[np.int64], value: int, times: int) -> None:
     """Count ``value`` (not negative) ``times`` over in int64[BUCKETS]."""
     shift = 0

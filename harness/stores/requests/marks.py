@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.stores.index import ABSENT, index_arrays, index_get, index_put, mix_pair
+from harness.stores.jit import kernel
 from harness.stores.requests.form import RequestBatch, RequestForm
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -77,7 +77,7 @@ def longer(old: NDArray[Scalar], size: int) -> NDArray[Scalar]:
     return grown
 
 
-@njit(cache=True)
+@kernel
 def find_after(
     keys: NDArray[np.uint64], values: NDArray[np.int32], block_key: NDArray[np.uint64], known: int,
     before: int, key: np.uint64,
@@ -104,7 +104,7 @@ def with_room(
     return new_keys, new_values
 
 
-@njit(cache=True)
+@kernel
 def _copy(
     keys: NDArray[np.uint64], values: NDArray[np.int32], new_keys: NDArray[np.uint64],
     new_values: NDArray[np.int32],
@@ -114,7 +114,7 @@ def _copy(
             index_put(new_keys, new_values, keys[at], values[at])
 
 
-@njit(cache=True)
+@kernel
 def _mark(
     keys: NDArray[np.uint64], values: NDArray[np.int32], block_key: NDArray[np.uint64],
     block_row: NDArray[np.int64], known: int, blocks: NDArray[np.int64],

@@ -6,10 +6,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.stores.index import ABSENT, index_arrays, index_put, mix_pair
+from harness.stores.jit import kernel
 from harness.stores.requests.form import RequestBatch
 from harness.stores.requests.histogram import BUCKETS, count
 from harness.stores.requests.marks import find_after, longer, with_room
@@ -107,7 +107,7 @@ def _grow(reuse: Reuse, batch: RequestBatch) -> Reuse:
     return grown
 
 
-@njit(cache=True)
+@kernel
 def _add(
     u: Reuse, starts: NDArray[np.int64], ids: NDArray[np.uint64], sessions: NDArray[np.uint32],
     times: NDArray[np.float64], inputs: NDArray[np.uint32], block_tokens: int, scoped: bool,

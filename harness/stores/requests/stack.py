@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from harness.stores.jit import inner_kernel, kernel
 
 SUPER = 1 << 18
 _ONE = np.uint64(1)
@@ -52,7 +53,7 @@ def larger_stack(old: Stack, positions: int, places: NDArray[np.int64]) -> Stack
     return new
 
 
-@njit(cache=True)
+@inner_kernel
 def _ones(word: np.uint64) -> np.int64:
     word = word - ((word >> _ONE) & _M1)
     word = (word & _M2) + ((word >> np.uint64(2)) & _M2)
@@ -60,14 +61,14 @@ def _ones(word: np.uint64) -> np.int64:
     return np.int64((word * _H01) >> np.uint64(56))
 
 
-@njit(cache=True)
+@inner_kernel
 def _mark(s: Stack, at: int, change: int) -> None:
     s.bits[at >> 6] ^= _ONE << np.uint64(at & 63)
     s.buckets[at >> 12] += change
     s.supers[at >> 18] += change
 
 
-@njit(cache=True)
+@inner_kernel
 def _up_to(s: Stack, at: int) -> int:
     """Marks at positions 0 to ``at``."""
     total = 0
@@ -81,7 +82,7 @@ def _up_to(s: Stack, at: int) -> int:
     return total + int(_ones(s.bits[at >> 6] & below))
 
 
-@njit(cache=True)
+@kernel
 def renumber(s: Stack, places: NDArray[np.int64]) -> None:
     """Move all marks to the front, in order."""
     kept = 0
@@ -101,7 +102,7 @@ def renumber(s: Stack, places: NDArray[np.int64]) -> None:
     s.ints[_PLACE] = -2
 
 
-@njit(cache=True)
+@kernel
 def access(s: Stack, places: NDArray[np.int64], block: int, known: bool) -> int:
     """Make ``block`` the latest; its stack distance, or -1 the first time."""
     distance = -1

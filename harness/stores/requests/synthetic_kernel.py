@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from harness.stores.index import mix_pair
+from harness.stores.jit import inner_kernel, kernel
 
 COLUMNS = 6
 """Rows of the table: session, turn, input, output and new tokens, blocks."""
@@ -128,17 +128,17 @@ def grow_traffic(state: Traffic, requests: int) -> Traffic:
     return state._replace(**changes)
 
 
-@njit(cache=True)
+@inner_kernel
 def _draw(rng: np.random.Generator, sizes: Sizes) -> float:
     return sizes.median * np.exp(sizes.sigma * rng.standard_normal())
 
 
-@njit(cache=True)
+@inner_kernel
 def _count(rng: np.random.Generator, sizes: Sizes) -> int:
     return max(1, int(np.rint(_draw(rng, sizes))))
 
 
-@njit(cache=True)
+@inner_kernel
 def _push(t: Traffic, lane: int) -> None:
     at = t.ints[_WAITING]
     t.ints[_WAITING] = at + 1
@@ -151,7 +151,7 @@ def _push(t: Traffic, lane: int) -> None:
     t.heap[at] = lane
 
 
-@njit(cache=True)
+@inner_kernel
 def _pop(t: Traffic) -> int:
     top = t.heap[0]
     t.ints[_WAITING] -= 1
@@ -170,7 +170,7 @@ def _pop(t: Traffic) -> int:
     return top
 
 
-@njit(cache=True)
+@inner_kernel
 def _free_lane(t: Traffic, start: int) -> int:
     for step in range(len(t.left)):
         lane = (start + step) % len(t.left)
@@ -179,7 +179,7 @@ def _free_lane(t: Traffic, start: int) -> int:
     return -1
 
 
-@njit(cache=True)
+@inner_kernel
 def _next_lane(p: Shape, t: Traffic, rng: np.random.Generator) -> int:
     """Advance the clock to the next request; the lane whose it is."""
     if not t.open_loop:
@@ -194,14 +194,14 @@ def _next_lane(p: Shape, t: Traffic, rng: np.random.Generator) -> int:
     return _free_lane(t, t.ints[_SESSIONS_MADE])
 
 
-@njit(cache=True)
+@inner_kernel
 def _asked_again(p: Shape, document: int) -> bool:
     """Whether a document is one of those that are asked about more than once."""
     chance = mix_pair(p.seed, np.uint64(document)) >> np.uint64(1)
     return bool(chance < np.uint64(p.document_asked_again * 2.0**63))
 
 
-@njit(cache=True)
+@inner_kernel
 def _pick_document(p: Shape, t: Traffic, rng: np.random.Generator) -> int:
     """A new document, or one of the recent ones; -1 where there are none."""
     if p.document_new == 0:
@@ -217,7 +217,7 @@ def _pick_document(p: Shape, t: Traffic, rng: np.random.Generator) -> int:
     return old
 
 
-@njit(cache=True)
+@inner_kernel
 def _begin(p: Shape, t: Traffic, rng: np.random.Generator, lane: int) -> None:
     t.session[lane] = t.ints[_SESSIONS_MADE]
     t.ints[_SESSIONS_MADE] += 1
@@ -234,7 +234,7 @@ def _begin(p: Shape, t: Traffic, rng: np.random.Generator, lane: int) -> None:
     _go_back(p, t, lane, t.common[lane])
 
 
-@njit(cache=True)
+@inner_kernel
 def _go_back(p: Shape, t: Traffic, lane: int, context: int) -> None:
     """Cut the history to ``context`` tokens; what follows is a version of its own."""
     block = context // p.block
@@ -250,7 +250,7 @@ def _go_back(p: Shape, t: Traffic, lane: int, context: int) -> None:
     t.context[lane] = context
 
 
-@njit(cache=True)
+@inner_kernel
 def _name_blocks(
     p: Shape, t: Traffic, lane: int, ids: NDArray[np.uint64], first: int, blocks: int
 ) -> None:
@@ -274,7 +274,7 @@ def _name_blocks(
         ids[first + b] = mix_pair(name, np.uint64(b))
 
 
-@njit(cache=True)
+@inner_kernel
 def _turn(
     p: Shape, t: Traffic, rng: np.random.Generator, lane: int, table: NDArray[np.int64], row: int
 ) -> int:
@@ -300,7 +300,7 @@ def _turn(
     return table[5, row]
 
 
-@njit(cache=True)
+@kernel
 def make_requests(
     p: Shape, t: Traffic, rng: np.random.Generator, times: NDArray[np.float64],
     table: NDArray[np.int64], ids: NDArray[np.uint64], most: int,
