@@ -156,11 +156,14 @@ def fit_spec(spec: StoreSpec, placement: Placement, capacity_bytes: int) -> Stor
     The chunk that the placement asks for; one extent a session; and a checkpoint region that
     does not eat a small region's slots.
     """
-    changes: dict[str, int] = {}
+    changes: dict[str, int | None] = {}
     chunk = placement.chunk_tokens or spec.chunk_tokens
     changes["chunk_tokens"] = chunk
     if isinstance(spec, SessionContiguous):
         changes["extent_tokens"] = -(-placement.context_tokens // chunk) * chunk
     if isinstance(spec, LmcacheRawBlock) and spec.meta_total_bytes > capacity_bytes // 16:
         changes["meta_total_bytes"] = _SMALL_META_BYTES
+    if isinstance(spec, LmcacheRawBlock):
+        # What host memory still holds would never be read back from the device.
+        changes["memory"] = None
     return spec.model_copy(update=changes)
