@@ -1,6 +1,7 @@
 # The short way to the harness command. `make` alone lists what there is.
 #
-# Variables: DEVICE, DESTROY, CMD, STORE, REQUESTS, TRACE, PROFILE, RESULTS, ARGS (anything more).
+# Variables: DEVICE, DESTROY, CMD, STORE, REQUESTS, TRACE, PROFILE, SCALE, INVENTORY, RESULTS, ARGS
+# (anything more).
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -10,6 +11,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 RESULTS ?= results
+# FEMU keeps its drive in memory: a terabyte is emulated at a fraction of its size.
+SCALE ?= 1/256
 ARGS ?=
 
 ARCH := $(shell dpkg --print-architecture 2>/dev/null)
@@ -98,7 +101,11 @@ replay: deps ## drive a trace against a block device (TRACE, DEVICE, DESTROY)
 
 .PHONY: replay-femu
 replay-femu: deps apt-guest ## the same inside a FEMU guest (TRACE, PROFILE; bare: the newest trace)
-	@$(HARNESS) replay --results '$(RESULTS)' --femu '$(or $(PROFILE),1tb-0.3dwpd)' $(ARGS) $(TRACE)
+	@trace='$(TRACE)'
+	[ -n "$$trace" ] || trace=$$(ls -t '$(RESULTS)'/*Z-*/trace.parquet 2>/dev/null | grep -v '[.]partial/' | head -n 1 || true)
+	[ -n "$$trace" ] || { echo "error: no trace in $(RESULTS)/; make one with: make capture" >&2; exit 2; }
+	echo "replaying $$trace on $(or $(PROFILE),1tb-0.3dwpd) at $(SCALE) of its size"
+	$(HARNESS) replay --results '$(RESULTS)' --femu '$(or $(PROFILE),1tb-0.3dwpd)' --scale '$(SCALE)' $(ARGS) "$$trace"
 
 .PHONY: bench
 bench: deps ## layer-ordered against eviction-ordered reads (DEVICE, DESTROY)
@@ -107,6 +114,10 @@ bench: deps ## layer-ordered against eviction-ordered reads (DEVICE, DESTROY)
 .PHONY: calibrate
 calibrate: deps ## one calibration file from the newest runs
 	@$(HARNESS) calibrate export --results '$(RESULTS)' $(ARGS)
+
+.PHONY: nightly
+nightly: deps ## all of it on a list of hosts (INVENTORY: a YAML like workloads/nightly/example.yaml)
+	@$(HARNESS) nightly run --results '$(RESULTS)' $(ARGS) '$(or $(INVENTORY),nightly.yaml)'
 
 .PHONY: doctor
 doctor: deps ## what this machine can do, and what is missing
