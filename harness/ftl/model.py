@@ -9,6 +9,7 @@ from types import ModuleType
 import numpy as np
 
 from harness.core.errors import HarnessError, MachineError, MeasurementError, UsageError
+from harness.core.memory import available_bytes
 from harness.core.profiles import DeviceProfile
 from harness.core.units import format_size
 from harness.ftl import drive, femu
@@ -66,13 +67,14 @@ class Ftl:
         self.profile = profile
         self.policy: ModuleType = femu if profile.is_femu else drive
         size = table_bytes(profile.namespace_pages, profile.lines, profile.pages_per_line, by_class)
-        try:
-            self.state = self.policy.create(profile, by_class)
-        except MemoryError as error:
+        free = available_bytes()
+        if size > free:  # Linux would promise it, and end the process while it is filled
             raise MachineError(
-                f"the mapping tables of {profile.name or 'this profile'} need {format_size(size)}",
+                f"the mapping tables of {profile.name or 'this profile'} need {format_size(size)}, "
+                f"{format_size(free)} are available",
                 fix="use a smaller profile, or a machine with more memory",
-            ) from error
+            )
+        self.state = self.policy.create(profile, by_class)
         self._dead = False
 
     def apply(

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.errors import MachineError
+from harness.core.memory import available_bytes
 from harness.device.guest import Guest, accel, binary, keeper, kernel, memory
 from harness.device.guest.accel import Accelerator
 from harness.device.guest.boot import Links, Secrets, qemu_argv
@@ -186,7 +187,7 @@ def test_memory_that_is_missing_is_listed_part_by_part() -> None:
         " 4 GiB are available"
     )
     assert caught.value.fix == "smaller"
-    assert memory.available_bytes() > 0
+    assert available_bytes() > 0
 
 
 def test_femu_drive_larger_than_the_host_never_starts() -> None:

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from harness.core.errors import HarnessError, MachineError, MeasurementError
+from harness.core.memory import available_bytes
 from harness.device.guest import keeper
 from harness.device.guest.accel import Accelerator, choose_accelerator
 from harness.device.guest.binary import find_qemu, version_of
@@ -31,7 +32,7 @@ from harness.device.guest.diagnose import diagnose
 from harness.device.guest.drives import Drive, backing_file
 from harness.device.guest.initramfs import initramfs
 from harness.device.guest.kernel import GuestKernel, guest_kernel
-from harness.device.guest.memory import QEMU_OVERHEAD_BYTES, available_bytes, check_memory
+from harness.device.guest.memory import QEMU_OVERHEAD_BYTES, check_memory
 from harness.device.guest.qmp import Qmp
 from harness.device.guest.session import CommandTimeout, Completed, Session, connect_guest
 
