@@ -189,7 +189,8 @@ def recording(path: Path, folder: Path, target: Target) -> Iterator[Line]:
     with Capture(target.path, seen):
         result = replay(recorded, target)
     fidelity = result.fidelity
-    witness = compare(recorded, seen, ReplayOptions(), target.size_bytes)
+    started_ns = result.details["engine"]["started_ns"]
+    witness = compare(recorded, seen, ReplayOptions(), target.size_bytes, started_ns)
     for name, value in (("depth", fidelity["depth"]["ks"]), ("gaps", fidelity["gaps_ks"])):
         yield Line("recording", f"distance of {name}", value, "KS", {}, value <= GOAL_DISTANCE)
     yield Line("recording", "order seen by the probe", witness["order_kept"] * 100, "%",
@@ -206,12 +207,16 @@ def peak_memory(folder: Path, rows: int) -> float:
     words = ["replay", str(path), "--loop", "16MiB", "--loop-dir", str(MEMORY)]
     words += ["--mode", "flat-out", "--results", str(folder / "results"), "--json"]
     child = subprocess.Popen([sys.executable, "-m", "harness", *words], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
+    # Not wait4's ru_maxrss: that counts what this process held when it forked.
+    status, peak = Path(f"/proc/{child.pid}/status"), 0.0
+    while child.poll() is None:
+        found = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+        peak = float(found[0].split()[1]) / 1024 if found else peak
+        time.sleep(0.05)
     if child.returncode:
         raise SystemExit(f"harness replay failed: {child.returncode}")
     path.unlink()
-    return usage.ru_maxrss / 1024
+    return peak
 
 
 def memory(folder: Path, rows: int) -> Iterator[Line]:

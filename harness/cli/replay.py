@@ -273,7 +273,8 @@ def _witnessed(
     seen = folder / "witness.parquet"
     with Capture(target.path, seen, command=f"replay of {trace.name}"):
         result = _plain(trace, target, options, progress)
-    found = compare(trace, seen, options, target.size_bytes)
+    started_ns = result.details["engine"].get("started_ns")
+    found = compare(trace, seen, options, target.size_bytes, started_ns)
     return {**result.details, "witness": found}
 
 

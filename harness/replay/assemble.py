@@ -14,7 +14,7 @@ from harness.replay.fidelity import Evidence, judge, thresholds
 from harness.replay.result import block_layer
 from harness.replay.session import Session, by_letter
 from harness.replay.survey import Survey
-from harness.replay.window import Meter
+from harness.replay.window import Control, Meter
 from harness.trace.parquet import Trace
 
 _MOVING = [Op.READ, Op.WRITE]
@@ -53,6 +53,7 @@ def assemble(
         "verification": _verification(session),
         "engine": {
             "name": "uring",
+            "started_ns": int(rig.control[Control.START_NS]),
             "queues": len(rig.lanes),
             "depth": session.sizing.depth,
             "batch": rig.lanes[0].batch,

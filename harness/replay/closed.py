@@ -219,12 +219,12 @@ def _gather(lane: Lane, flight: Flight, window: Window, loop: Loop, now: int) ->
 def _idle(lane: Lane, flight: Flight, meter: I64, loop: Loop, stop: int, start: int) -> None:
     """Wait for a completion or the next due time; new commands are looked for now and then."""
     if stop != RUNNING or flight.at[At.FREE] == 0:
-        wait(lane, flight, meter, LONGEST_WAIT_NS)
+        wait(lane, flight, meter, LONGEST_WAIT_NS, 1)
     elif flight.at[At.AGAIN] > 0 or loop.size[0] == 0:
-        wait(lane, flight, meter, SHORT_WAIT_NS)
+        wait(lane, flight, meter, SHORT_WAIT_NS, 1)
     else:
         left = loop.keys[0] - (now_ns(flight.scratch) - start)
         if left > lane.spin_ns:
-            wait(lane, flight, meter, min(left - lane.spin_ns, LONGEST_WAIT_NS))
+            wait(lane, flight, meter, min(left - lane.spin_ns, LONGEST_WAIT_NS), 1)
         else:
             pause()

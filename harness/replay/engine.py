@@ -14,6 +14,8 @@ from harness.replay.window import ABANDON, I64, RUNNING, Control, Meter, Window
 
 LONGEST_WAIT_NS = 50_000_000
 SHORT_WAIT_NS = 100_000
+FULL_SHARE = 8
+"""With all of the depth in flight, that part of it is waited for at once."""
 
 
 @kernel
@@ -75,17 +77,20 @@ def _idle(
 ) -> None:
     """Wait for what comes first: the next due time or a completion."""
     at = flight.at
-    if stop != RUNNING or at[At.FREE] == 0:
-        wait(lane, flight, meter, LONGEST_WAIT_NS)
+    if stop == RUNNING and at[At.FREE] == 0:
+        # More than one at a time, or engine and device wake each other for every request.
+        wait(lane, flight, meter, LONGEST_WAIT_NS, max(lane.depth // FULL_SHARE, 1))
+    elif stop != RUNNING:
+        wait(lane, flight, meter, LONGEST_WAIT_NS, 1)
     elif at[At.AGAIN] > 0:
-        wait(lane, flight, meter, SHORT_WAIT_NS)
+        wait(lane, flight, meter, SHORT_WAIT_NS, 1)
     elif at[At.NEXT] >= produced:
-        wait(lane, flight, meter, SHORT_WAIT_NS)
+        wait(lane, flight, meter, SHORT_WAIT_NS, 1)
         meter[Meter.STARVED_NS] += SHORT_WAIT_NS
     elif lane.paced:
         due = window.due[at[At.NEXT] & (len(window.due) - 1)]
         left = due - (now_ns(flight.scratch) - start)
         if left > lane.spin_ns:
-            wait(lane, flight, meter, min(left - lane.spin_ns, LONGEST_WAIT_NS))
+            wait(lane, flight, meter, min(left - lane.spin_ns, LONGEST_WAIT_NS), 1)
         else:
             pause()

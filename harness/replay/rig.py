@@ -29,8 +29,7 @@ POOL_BYTES = 512 << 20
 _DEEPEST = 1024
 _PAGE = 4096
 _PR_SET_TIMERSLACK = 29
-_BATCH_PAST_PLUG = {"timed": 16, "closed-loop": 16, "flat-out": 32}
-_BATCH_BELOW_PLUG = 2
+_PLUGGED, _UNPLUGGED = 32, 2
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,8 @@ def size_up(options: ReplayOptions, info: DeviceInfo, read_bytes: int, write_byt
     A queue that runs out of requests makes the kernel refuse or reorder; a request's tag is
     given back a little after its completion is seen, hence the margin.
     """
-    queue = max(info.nr_requests - max(8, info.nr_requests // 16), 1)
+    spare = min(max(8, info.nr_requests // 16), info.nr_requests // 4)
+    queue = max(info.nr_requests - spare, 1)
     memory = max(POOL_BYTES // max(read_bytes + write_bytes, _PAGE), options.queues)
     limit = min(queue, memory, _DEEPEST)
     wanted = options.depth or limit
@@ -61,13 +61,13 @@ def size_up(options: ReplayOptions, info: DeviceInfo, read_bytes: int, write_byt
     return Sizing(depth, max(read_bytes, _PAGE), max(write_bytes, _PAGE), note)
 
 
-def batch_limit(mode: str, release: str | None = None) -> int:
+def batch_limit(release: str | None = None) -> int:
     """Commands in one system call that reach the device in order.
 
-    Batches of more than two are plugged, and before Linux 6.13 the block layer took a plug's
-    requests in reverse (its commit e70c301faece put that right).
+    Batches of more than two are plugged, 32 requests at most at a time, and before Linux 6.13 the
+    block layer took a plug's requests in reverse (its commit e70c301faece put that right).
     """
-    return _BATCH_PAST_PLUG[mode] if kernel_version(release) >= (6, 13) else _BATCH_BELOW_PLUG
+    return _PLUGGED if kernel_version(release) >= (6, 13) else _UNPLUGGED
 
 
 def has_ring_discard(release: str | None = None) -> bool:
@@ -142,7 +142,7 @@ class Rig:
                 first=number,
                 stride=options.queues,
                 depth=depth,
-                batch=min(batch_limit(options.mode), depth),
+                batch=min(batch_limit(), depth),
                 paced=options.mode != "flat-out",
                 spin_ns=SPIN_NS,
                 device_fd=target.fd,

@@ -219,8 +219,8 @@ def _finish(
 
 
 @inner
-def wait(lane: Lane, flight: Flight, meter: I64, timeout_ns: int) -> None:
-    """Sleep in the kernel until one completion comes or the time is over."""
+def wait(lane: Lane, flight: Flight, meter: I64, timeout_ns: int, count: int) -> None:
+    """Sleep in the kernel until ``count`` completions have come or the time is over."""
     scratch = flight.scratch
     scratch[3] = 0
     scratch[4] = 0
@@ -228,7 +228,7 @@ def wait(lane: Lane, flight: Flight, meter: I64, timeout_ns: int) -> None:
     scratch[6] = timeout_ns // 1_000_000_000
     scratch[7] = timeout_ns % 1_000_000_000
     result = system_call(
-        SYS_IO_URING_ENTER, lane.ring_fd, 0, 1, ENTER_GETEVENTS | ENTER_EXT_ARG,
+        SYS_IO_URING_ENTER, lane.ring_fd, 0, count, ENTER_GETEVENTS | ENTER_EXT_ARG,
         scratch.ctypes.data + 24, _GETEVENTS_ARG_BYTES,
     )  # fmt: skip
     meter[Meter.ENTERS] += 1

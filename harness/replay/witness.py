@@ -45,16 +45,23 @@ _NONE = _Stream(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def compare(
-    trace_path: str | Path, witness_path: str | Path, options: ReplayOptions, size_bytes: int
+    trace_path: str | Path,
+    witness_path: str | Path,
+    options: ReplayOptions,
+    size_bytes: int,
+    started_ns: int | None = None,
 ) -> dict[str, Any]:
     """How a replay of ``trace_path`` looked to the probe that wrote ``witness_path``.
 
-    Lags (ns) count from the first request in both; flushes and write-zeroes are left out, which
-    kernel workers issue. ``order_kept`` is the share of requests that no later one overtook.
+    Lags (ns) count from ``started_ns``, when the replay's schedule began on the monotonic clock,
+    if the witness says what that clock showed; else from the first request in both. Flushes
+    and write-zeroes are left out, which kernel workers issue. ``order_kept`` is the share of
+    requests that no later one overtook.
     """
     trace, seen = open_trace(trace_path), open_trace(witness_path)
     found = survey(trace, size_bytes, 512, discard=options.discard)
-    matcher = _Matcher()
+    zero = seen.meta.clock_zero_ns
+    matcher = _Matcher(started_ns - zero if started_ns and zero else None)
     matcher.run(_recorded(trace, found, options), _witnessed(seen))
     lag = matcher.lag.summary() if options.mode == "timed" else None
     return {
@@ -71,13 +78,13 @@ def compare(
 
 
 class _Matcher:
-    def __init__(self) -> None:
+    def __init__(self, origin: int | None) -> None:
         self.lag = Histogram()
         self.expected = 0
         self.matched = 0
         self.overtaken = 0
         self.last_lag: int | None = None
-        self._origin: int | None = None
+        self._origin = origin
         self._newest = -1
 
     def run(self, expected: Iterator[_Stream], seen: Iterator[_Stream]) -> None:

@@ -88,8 +88,10 @@ def test_the_probe_bears_witness(tmp_path: Path) -> None:
     assert seen["unmatched"] == seen["others"] == 0
     assert seen["order_kept"] == 1.0
     assert open_trace(Path(result["run"]) / "witness.parquet").rows == 2000
-    difference = abs(seen["lag_ns"]["max"] - result["fidelity"]["lag_ns"]["max"])
-    assert difference < 10e6
+    ours = result["fidelity"]["lag_ns"]
+    assert abs(seen["lag_ns"]["p50"] - ours["p50"]) < 2e6
+    assert abs(seen["lag_ns"]["max"] - ours["max"]) < 10e6
+    assert seen["lag_ns"]["max"] > 0
 
 
 @pytest.mark.root

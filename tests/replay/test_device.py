@@ -303,6 +303,20 @@ def test_a_closed_loop_without_latencies_is_refused(own: Own, tmp_path: Path) ->
         run(path, own, mode="closed-loop")
 
 
+def test_depth_follows_the_queue_as_it_is(own: Own, tmp_path: Path) -> None:
+    requests = Path(f"/sys/block/{own.loop.name}/queue/nr_requests")
+    before = requests.read_text()
+    path = mixed_trace(tmp_path / "t", 500, seconds=100.0)
+    requests.write_text("16")
+    try:
+        result = run(path, own, mode="flat-out")
+    finally:
+        requests.write_text(before)
+    assert_done(result)
+    assert result.details["engine"]["depth"] == 12
+    assert result.details["engine"]["no_room"] == 0
+
+
 def test_several_queues_do_all_of_it(own: Own, tmp_path: Path) -> None:
     path = mixed_trace(tmp_path / "t", 4000, seconds=100.0)
     result = run(path, own, mode="flat-out", queues=2)
@@ -311,11 +325,14 @@ def test_several_queues_do_all_of_it(own: Own, tmp_path: Path) -> None:
     assert any("within each queue" in note for note in result.details["notes"])
 
 
-def test_no_room_in_the_queue_is_met_again_and_again(own: Own, tmp_path: Path) -> None:
-    """The queue shrinks to 4 requests after the depth was chosen: EAGAIN, and all is done."""
+def test_no_room_in_the_queue_is_met_again_and_again(
+    own: Own, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue holds 4 requests where 128 were promised: EAGAIN, and all is done."""
     requests = Path(f"/sys/block/{own.loop.name}/queue/nr_requests")
     before = requests.read_text()
     path = mixed_trace(tmp_path / "t", 3000, seconds=100.0)
+    monkeypatch.setattr("harness.replay.run.device_info", lambda path: own.target.info)
     requests.write_text("4")
     try:
         result = run(path, own, mode="flat-out", verify=True)

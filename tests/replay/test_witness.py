@@ -74,3 +74,17 @@ def test_missing_and_foreign_requests_are_counted(tmp_path: Path) -> None:
     assert found["matched"] == 998
     assert found["unmatched"] == found["others"] == 2
     assert found["order_kept"] == 1.0
+
+
+def test_with_a_common_clock_lag_counts_from_the_start(tmp_path: Path) -> None:
+    number = np.arange(1000)
+    trace = write_trace(
+        tmp_path / "trace", ts_ns=number * 1000, op=Op.READ, offset=number * 4096, length=4096
+    )
+    seen = write_trace(
+        tmp_path / "seen", ts_ns=number * 1000, op=Op.READ, offset=number * 4096, length=4096,
+        clock_zero_ns=5_000_700,
+    )  # fmt: skip
+    found = compare(trace, seen, ReplayOptions(), 64 * MIB, started_ns=5_000_000)
+    assert found["end_drift_ns"] == 700
+    assert found["lag_ns"]["max"] == 700

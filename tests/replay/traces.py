@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from harness.core.ops import Op
 from harness.trace.parquet import TraceWriter
@@ -23,11 +23,13 @@ def write_trace(
     offset: ArrayLike,
     length: ArrayLike,
     clock: bool = True,
+    clock_zero_ns: int | None = None,
     **columns: Any,
 ) -> Path:
     """A trace of the given requests (offsets and lengths in bytes)."""
     count = len(np.atleast_1d(ts_ns))
-    meta = TraceMeta(source="test", notes=[] if clock else [NO_CLOCK_NOTE])
+    notes = [] if clock else [NO_CLOCK_NOTE]
+    meta = TraceMeta(source="test", notes=notes, clock_zero_ns=clock_zero_ns)
     optional = tuple(name for name in columns if name in ("session", "turn"))
     arrays = {
         "ts_ns": np.asarray(ts_ns, np.int64),
@@ -75,8 +77,3 @@ def write_then_read(path: Path, blocks: int, *, size: int = 65536, gap_ns: int =
 def letters(details: dict[str, Any], name: str) -> dict[str, int]:
     """One count of ``operations`` by letter."""
     return {letter: row[name] for letter, row in details["operations"].items()}
-
-
-def sorted_copy(values: NDArray[np.int64]) -> list[int]:
-    """A plain sorted list."""
-    return sorted(int(value) for value in values)

@@ -82,15 +82,19 @@ def command(plan: Path, results: Path, *more: str) -> list[str]:
     return [*words, "--results", str(results), *more]
 
 
-def loops_in(folder: Path) -> list[str]:
-    """Loop devices whose (nameless) file lies in ``folder``, after the kernel had its moment."""
+def attached(folder: Path) -> list[Path]:
+    """Loop devices whose (nameless) file lies in ``folder``."""
+    backing = Path("/sys/block").glob("loop*/loop/backing_file")
+    return [path for path in backing if str(folder) in _text(path)]
+
+
+def loops_in(folder: Path) -> list[Path]:
+    """The same, after the kernel had its moment to give them up."""
     for _ in range(50):
-        backing = list(Path("/sys/block").glob("loop*/loop/backing_file"))
-        left = [str(p) for p in backing if str(folder) in _text(p)]
-        if not left:
-            return []
+        if not attached(folder):
+            break
         time.sleep(0.1)
-    return left
+    return attached(folder)
 
 
 def _text(path: Path) -> str:
@@ -176,7 +180,7 @@ def wait_for_step(process: subprocess.Popen[str], results: Path, number: int) ->
     for step in STEPS[:number]:
         line = process.stdout.readline()
         assert line.startswith(step.title), line
-    time.sleep(1.5)
+    time.sleep(0.2)
 
 
 @pytest.mark.parametrize("number", range(len(STEPS) - 1))
@@ -196,7 +200,9 @@ def test_ctrl_c_in_a_step_leaves_a_partial_run_and_no_device(
 
 
 def test_kill_9_leaves_no_loop_device(started: subprocess.Popen[str], tmp_path: Path) -> None:
-    wait_for_step(started, tmp_path, 0)
+    while not attached(tmp_path):
+        assert started.poll() is None
+        time.sleep(0.05)
     os.kill(started.pid, signal.SIGKILL)
     started.wait()
     assert loops_in(tmp_path) == []
