@@ -94,7 +94,7 @@ def run_fio(fio: Fio, words: Sequence[str], folder: Path, timeout_s: float) -> d
     try:
         said, _ = child.communicate(timeout=timeout_s)
     except BaseException as error:
-        os.killpg(child.pid, signal.SIGKILL)
+        child.kill()  # fio runs its jobs as threads; harmless when it has just ended
         child.wait()
         if isinstance(error, subprocess.TimeoutExpired):
             raise MeasurementError(f"fio did not end within {timeout_s:.0f} s") from error
