@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.core.ops import Op
+from harness.replay.depth import Shape
 from harness.replay.histogram import Histogram
 from harness.replay.jit import kernel
 from harness.replay.options import ReplayOptions
@@ -29,19 +30,24 @@ _LOOKAHEAD = 4096
 
 @dataclass(frozen=True)
 class _Stream:
-    """Times and keys (offset << 3 | op) of requests."""
+    """Issue times, keys (offset << 3 | op) and latencies (-1 unknown) of requests."""
 
     at: I64
     key: I64
+    latency: I64
 
     def after(self, count: int) -> _Stream:
-        return _Stream(self.at[count:], self.key[count:])
+        return _Stream(self.at[count:], self.key[count:], self.latency[count:])
 
     def plus(self, other: _Stream) -> _Stream:
-        return _Stream(np.concatenate((self.at, other.at)), np.concatenate((self.key, other.key)))
+        return _Stream(
+            np.concatenate((self.at, other.at)),
+            np.concatenate((self.key, other.key)),
+            np.concatenate((self.latency, other.latency)),
+        )
 
 
-_NONE = _Stream(np.zeros(0, np.int64), np.zeros(0, np.int64))
+_NONE = _Stream(*(np.zeros(0, np.int64) for _ in range(3)))
 
 
 def compare(
@@ -54,16 +60,19 @@ def compare(
     """How a replay of ``trace_path`` looked to the probe that wrote ``witness_path``.
 
     Lags (ns) count from ``started_ns``, when the replay's schedule began on the monotonic clock,
-    if the witness says what that clock showed; else from the first request in both. Flushes
-    and write-zeroes are left out, which kernel workers issue. ``order_kept`` is the share of
-    requests that no later one overtook.
+    if the witness says what that clock showed; else from the most punctual of the first
+    requests. Flushes and write-zeroes are left out, which kernel workers issue. ``order_kept``
+    is the share of requests that no later one overtook; ``depth_ks`` and ``gaps_ks`` are
+    Kolmogorov-Smirnov distances of what the kernel saw from the recording.
     """
     trace, seen = open_trace(trace_path), open_trace(witness_path)
     found = survey(trace, size_bytes, 512, discard=options.discard)
     zero = seen.meta.clock_zero_ns
     matcher = _Matcher(started_ns - zero if started_ns and zero else None)
     matcher.run(_recorded(trace, found, options), _witnessed(seen))
-    lag = matcher.lag.summary() if options.mode == "timed" else None
+    timed = options.mode == "timed"
+    lag = matcher.lag.summary() if timed else None
+    latencies = found.with_latency > 0 and options.speed == 1
     return {
         "trace": str(witness_path),
         "verdict": seen.meta.verdict,
@@ -74,12 +83,16 @@ def compare(
         "order_kept": 1 - matcher.overtaken / max(matcher.matched, 1),
         "lag_ns": lag,
         "end_drift_ns": matcher.last_lag if lag else None,
+        "gaps_ks": matcher.seen.gap_distance(matcher.recorded) if timed else None,
+        "depth_ks": matcher.seen.depth_distance(matcher.recorded) if timed and latencies else None,
     }
 
 
 class _Matcher:
     def __init__(self, origin: int | None) -> None:
         self.lag = Histogram()
+        self.recorded = Shape()
+        self.seen = Shape()
         self.expected = 0
         self.matched = 0
         self.overtaken = 0
@@ -100,25 +113,34 @@ class _Matcher:
                     used = np.concatenate((used, np.zeros(len(buffer.at) - len(used), np.bool_)))
                 place = np.full(len(part.at), -1, np.int64)
                 done, dropped = _match(part.key, buffer.key, used, _LOOKAHEAD, more, place)
-                self._account(part.at[:done], place[:done], buffer.at, base)
+                self._account(part, done, place[:done], buffer, base)
                 part, buffer, used = part.after(done), buffer.after(dropped), used[dropped:]
                 base += dropped
 
-    def _account(self, due: I64, place: I64, seen_at: I64, base: int) -> None:
-        hit = place >= 0
-        if not hit.any():
+    def _account(self, part: _Stream, done: int, place: I64, buffer: _Stream, base: int) -> None:
+        """Take note of ``done`` requests of ``part``, found in ``buffer`` at ``place``."""
+        hit = np.flatnonzero(place >= 0)
+        if not hit.size:
             return
-        position = place[hit] + base
+        found = place[hit]
+        position = found + base
         running = np.maximum.accumulate(np.concatenate(([self._newest], position)))
         self.overtaken += int(np.count_nonzero(position < running[:-1]))
         self._newest = int(running[-1])
-        late = seen_at[place[hit]] - due[hit]
+        late = buffer.at[found] - part.at[hit]
         if self._origin is None:
-            self._origin = int(late[0])
+            self._origin = int(late.min())
         late = late - self._origin
         self.lag.add(np.maximum(late, 0))
         self.last_lag = int(late[-1])
         self.matched += len(position)
+        _add_shape(self.recorded, part, np.arange(done))
+        _add_shape(self.seen, buffer, np.sort(found))
+
+
+def _add_shape(shape: Shape, requests: _Stream, rows: I64) -> None:
+    at = requests.at[rows]
+    shape.add(at, at + np.maximum(requests.latency[rows], 0))
 
 
 @kernel
@@ -153,4 +175,4 @@ def _witnessed(trace: Trace) -> Iterator[_Stream]:
 def _stream(rows: Rows) -> _Stream:
     keep = rows.op <= Op.DISCARD
     key = rows.offset[keep] << 3 | rows.op[keep]
-    return _Stream(rows.ts_ns[keep], key.astype(np.int64))
+    return _Stream(rows.ts_ns[keep], key.astype(np.int64), rows.latency_ns[keep])

@@ -37,9 +37,27 @@ def test_a_perfect_replay_matches_perfectly(tmp_path: Path) -> None:
     assert found["order_kept"] == 1.0
     assert found["lag_ns"]["max"] == 0  # type: ignore[index]
     assert found["end_drift_ns"] == 0
+    assert found["gaps_ks"] == 0.0
+    assert found["depth_ks"] is None  # no latencies here
 
 
-def test_lag_counts_from_the_first_request(tmp_path: Path) -> None:
+def test_shapes_are_compared(tmp_path: Path) -> None:
+    """Requests 10 us apart take 15 us in the recording and 25 us in the replay: depth 2, then 3."""
+    number = np.arange(1000)
+    paths = []
+    for name, latency in (("trace", 15_000), ("seen", 25_000)):
+        path = write_trace(
+            tmp_path / name, ts_ns=number * 10_000, op=Op.READ, offset=number * 4096,
+            length=4096, latency_ns=np.full(1000, latency, np.int64),
+        )  # fmt: skip
+        paths.append(path)
+    found = compare(paths[0], paths[1], ReplayOptions(), 64 * MIB)
+    assert found["gaps_ks"] == 0.0
+    assert found["depth_ks"] == 0.998  # all but the first two
+    assert compare(paths[0], paths[0], ReplayOptions(), 64 * MIB)["depth_ks"] == 0.0
+
+
+def test_lag_counts_from_the_most_punctual_request(tmp_path: Path) -> None:
     late = np.zeros(COUNT, np.int64)
     late[COUNT // 2 :] = 400_000
     found = both(tmp_path, np.arange(COUNT), late)
