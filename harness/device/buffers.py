@@ -1,8 +1,8 @@
 """Memory for direct I/O, and payloads that a drive can neither compress nor deduplicate.
 
-Every 512-byte sector of a payload begins with a stamp — whose it is, which sector it was written
-to, by which write, and which random bytes follow — so that any sector read back tells whether it
-is the one that was asked for, and whether every byte of it survived.
+Every block of a payload (a sector, or a page where that is enough) begins with a stamp — whose it
+is, which sector it was written to, by which write, and which random bytes follow — so that any
+block read back tells whether it is the one that was asked for, and whether every byte survived.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HUGE_PAGE_BYTES = 2 << 20
 _MADV_HUGEPAGE, _MADV_COLLAPSE = 14, 25
 
 STAMP_WORDS = 3
-"""Stamp of a sector, uint64 each: LBA, sequence, origin in the pool; each looks like noise."""
+"""Stamp of a block, uint64 each: LBA, sequence, origin in the pool; each looks like noise."""
 
 _SECTOR_WORDS = SECTOR_BYTES // 8
 
@@ -92,11 +92,17 @@ class PayloadPool(AlignedPool):
     The content of a slot stays as it is for the life of the pool, its stamps aside, so a sector
     read back can be compared with its origin to the last byte. The same arguments make the same
     pool in another process. Do not read into it.
+
+    ``block_bytes`` is what carries a stamp: 512, or 4096 where every request is aligned to pages,
+    which touches an eighth of the memory.
     """
 
-    def __init__(self, slots: int, slot_bytes: int, seed: int) -> None:
+    def __init__(
+        self, slots: int, slot_bytes: int, seed: int, *, block_bytes: int = SECTOR_BYTES
+    ) -> None:
         super().__init__(slots, slot_bytes)
         self.seed = seed
+        self.block_bytes = block_bytes
         generator = np.random.Generator(np.random.SFC64(seed))
         for slot in self.memory:
             slot.view(np.uint64)[:] = generator.integers(
@@ -106,9 +112,9 @@ class PayloadPool(AlignedPool):
 
     def stamp(self, slot: int, offset_bytes: int, size_bytes: int, sequence: int) -> None:
         """Mark the first ``size_bytes`` of ``slot`` as write ``sequence`` to ``offset_bytes``."""
-        stamp_sectors(
+        stamp_blocks(
             self.words, slot * self.slot_bytes, offset_bytes, size_bytes, np.uint64(sequence),
-            self.tag,
+            self.tag, self.block_bytes,
         )  # fmt: skip
 
     def wrong_sectors(
@@ -116,12 +122,16 @@ class PayloadPool(AlignedPool):
     ) -> int:
         """How many sectors of ``data``, read at ``offset_bytes``, are not what was written there.
 
-        ``data`` is contiguous and whole sectors long. With ``sequence`` they must also come from
-        that very write; without, from any write of this pool to that place.
+        ``data`` is contiguous and whole blocks long; a block counts with all of its sectors.
+        With ``sequence`` they must also come from that very write; without, from any write of
+        this pool to that place.
         """
         expected = np.uint64(sequence or 0)
         words = data.reshape(-1).view(np.uint64)
-        return int(count_wrong(words, 0, offset_bytes, data.size, expected, self.tag, self.words))
+        wrong = count_wrong(
+            words, offset_bytes, data.size, expected, self.tag, self.words, self.block_bytes
+        )
+        return int(wrong) * (self.block_bytes // SECTOR_BYTES)
 
 
 @_kernel
@@ -133,30 +143,34 @@ def _mix(value: np.uint64) -> np.uint64:
 
 
 @_kernel
-def stamp_sectors(
+def stamp_blocks(
     words: NDArray[np.uint64],
     start_bytes: int,
     offset_bytes: int,
     size_bytes: int,
     sequence: np.uint64,
     tag: np.uint64,
+    block_bytes: int,
 ) -> None:
-    """Stamp the sectors of ``words`` (a payload pool) from ``start_bytes`` on, for a write."""
-    first = start_bytes // SECTOR_BYTES
-    lba = offset_bytes // SECTOR_BYTES
-    for sector in range(size_bytes // SECTOR_BYTES):
-        at = (first + sector) * _SECTOR_WORDS
-        mask = _mix(tag ^ np.uint64(lba + sector))
-        words[at] = mask
-        words[at + 1] = sequence ^ _mix(mask)
-        words[at + 2] = np.uint64(first + sector) ^ _mix(~mask)
+    """Stamp the blocks of ``words`` (a payload pool) from ``start_bytes`` on, for a write."""
+    for at in range(0, size_bytes, block_bytes):
+        word = (start_bytes + at) // 8
+        mask = _mix(tag ^ np.uint64((offset_bytes + at) // SECTOR_BYTES))
+        words[word] = mask
+        words[word + 1] = sequence ^ _mix(mask)
+        words[word + 2] = np.uint64((start_bytes + at) // SECTOR_BYTES) ^ _mix(~mask)
 
 
 @_kernel
-def sector_sequence(
-    words: NDArray[np.uint64], at: int, lba: int, tag: np.uint64, origin: NDArray[np.uint64]
+def block_sequence(
+    words: NDArray[np.uint64],
+    at: int,
+    lba: int,
+    tag: np.uint64,
+    origin: NDArray[np.uint64],
+    block_bytes: int,
 ) -> np.uint64:
-    """Which write the sector at word ``at`` of ``words`` comes from; 0 if it is not whole.
+    """Which write the block at word ``at`` of ``words`` comes from; 0 if it is not whole.
 
     ``origin`` is the payload pool's memory. Sequences start at 1.
     """
@@ -164,11 +178,12 @@ def sector_sequence(
     if words[at] != mask:
         return np.uint64(0)
     source_sector = words[at + 2] ^ _mix(~mask)
-    if source_sector >= np.uint64(origin.size // _SECTOR_WORDS):
+    block_words = block_bytes // 8
+    if source_sector > np.uint64((origin.size - block_words) // _SECTOR_WORDS):
         return np.uint64(0)
     source = np.int64(source_sector) * _SECTOR_WORDS
     difference = np.uint64(0)
-    for word in range(STAMP_WORDS, _SECTOR_WORDS):
+    for word in range(STAMP_WORDS, block_words):
         difference |= words[at + word] ^ origin[source + word]
     if difference != np.uint64(0):
         return np.uint64(0)
@@ -178,19 +193,18 @@ def sector_sequence(
 @_kernel
 def count_wrong(
     words: NDArray[np.uint64],
-    start_bytes: int,
     offset_bytes: int,
     size_bytes: int,
     expected: np.uint64,
     tag: np.uint64,
     origin: NDArray[np.uint64],
+    block_bytes: int,
 ) -> int:
-    """Sectors of ``words`` that are not whole or, unless ``expected`` is 0, of another write."""
+    """Blocks of ``words`` that are not whole or, unless ``expected`` is 0, of another write."""
     wrong = 0
-    for sector in range(size_bytes // SECTOR_BYTES):
-        at = start_bytes // 8 + sector * _SECTOR_WORDS
-        lba = offset_bytes // SECTOR_BYTES + sector
-        found = sector_sequence(words, at, lba, tag, origin)
+    for at in range(0, size_bytes, block_bytes):
+        lba = (offset_bytes + at) // SECTOR_BYTES
+        found = block_sequence(words, at // 8, lba, tag, origin, block_bytes)
         if found == np.uint64(0) or (expected != np.uint64(0) and found != expected):
             wrong += 1
     return wrong

@@ -14,6 +14,8 @@ from harness.replay.window import ABANDON, I64, RUNNING, Control, Meter, Window
 
 LONGEST_WAIT_NS = 50_000_000
 SHORT_WAIT_NS = 100_000
+BATCH_BYTES = 512 << 10
+"""A batch ends with this much: stamping and submitting large requests takes time by the byte."""
 FULL_SHARE = 8
 """With all of the depth in flight, that part of it is waited for at once."""
 
@@ -54,9 +56,9 @@ def _gather(lane: Lane, flight: Flight, window: Window, produced: int, now: int)
     if at[At.AGAIN] > 0:
         # Alone: whatever went with them could overtake them once more.
         return take_again(lane, flight)
-    count = 0
+    count, size = 0, 0
     row_mask = len(window.due) - 1
-    while count < min(lane.batch, at[At.FREE]):
+    while count < min(lane.batch, at[At.FREE]) and size < BATCH_BYTES:
         command = at[At.NEXT]
         if command >= produced or (lane.paced and window.due[command & row_mask] > now):
             break
@@ -65,6 +67,7 @@ def _gather(lane: Lane, flight: Flight, window: Window, produced: int, now: int)
             break
         flight.batch[count] = command
         count += 1
+        size += window.length[command & row_mask]
         at[At.NEXT] += lane.stride
         if alone:
             break

@@ -127,7 +127,9 @@ class Rig:
         if options.zero:
             writes = AlignedPool(depth, sizing.write_bytes)
         else:
-            writes = PayloadPool(depth, sizing.write_bytes, options.seed + number)
+            writes = PayloadPool(
+                depth, sizing.write_bytes, options.seed + number, block_bytes=unit_bytes
+            )
         ring.register_buffers([reads.span(), writes.span()])
         self._pools += [reads, writes]
         self.huge = self.huge and reads.huge and writes.huge

@@ -19,8 +19,8 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class ScanResult:
-    """``checked_bytes`` were read back; ``wrong_sectors`` of 512 bytes are not what was written;
-    ``unread_bytes`` could not be read."""
+    """``checked_bytes`` were read back; ``wrong_sectors`` of 512 bytes lie in blocks that are not
+    what was written; ``unread_bytes`` could not be read."""
 
     checked_bytes: int
     wrong_sectors: int

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.core.ops import Op
-from harness.device.buffers import stamp_sectors
+from harness.device.buffers import stamp_blocks
 from harness.device.ring import (
     BLOCK_URING_CMD_DISCARD,
     ENTER_EXT_ARG,
@@ -125,8 +125,10 @@ def _prepare(
         entry[at, 3] = np.uint64(length | ((nowait | durable) << 32))
         entry[at, 5] = np.uint64(1)  # the second registered buffer
         if lane.stamped:
-            start = slot * lane.write_slot
-            stamp_sectors(lane.payload, start, offset, length, np.uint64(command + 1), lane.tag)
+            stamp_blocks(
+                lane.payload, slot * lane.write_slot, offset, length, np.uint64(command + 1),
+                lane.tag, lane.unit_bytes,
+            )  # fmt: skip
     elif kind == _FLUSH:
         entry[at, 0] |= np.uint64(_OP_FSYNC)
     elif kind == DISCARD:

@@ -14,7 +14,7 @@ import mmap
 import numpy as np
 
 from harness.core.ops import SECTOR_BYTES
-from harness.device.buffers import sector_sequence
+from harness.device.buffers import block_sequence
 from harness.replay.jit import inner, kernel
 from harness.replay.lane import Lane
 from harness.replay.window import I64, U64, Meter, Window
@@ -99,22 +99,17 @@ def check_read(lane: Lane, window: Window, meter: I64, row: int, slot: int) -> N
 
 @inner
 def _wrong_sectors(lane: Lane, words: U64, at: int, unit: int, expected: np.uint64) -> int:
+    """0, or all sectors of the unit when it is not whole or not of write ``expected``."""
     sectors = lane.unit_bytes // SECTOR_BYTES
-    wrong = 0
-    for sector in range(sectors):
-        found = sector_sequence(
-            words, at + sector * (SECTOR_BYTES // 8), unit * sectors + sector, lane.tag,
-            lane.payload,
-        )  # fmt: skip
-        wrong += found != expected
-    return wrong
+    found = block_sequence(words, at, unit * sectors, lane.tag, lane.payload, lane.unit_bytes)
+    return 0 if found == expected else sectors
 
 
 @kernel
 def scan_units(lane: Lane, words: U64, first_unit: int, units: int, counts: I64) -> None:
     """Check ``units`` units read in sequence; adds to counts: checked units, wrong sectors.
 
-    A MIXED unit may hold any whole sectors of ours; unknown units are left out.
+    A MIXED unit may hold any write of ours; unknown units are left out.
     """
     unit_words = lane.unit_bytes // 8
     for i in range(units):
@@ -130,12 +125,7 @@ def scan_units(lane: Lane, words: U64, first_unit: int, units: int, counts: I64)
 
 @inner
 def _not_ours(lane: Lane, words: U64, at: int, unit: int) -> int:
+    """0, or all sectors of the unit when it is not whole."""
     sectors = lane.unit_bytes // SECTOR_BYTES
-    wrong = 0
-    for sector in range(sectors):
-        found = sector_sequence(
-            words, at + sector * (SECTOR_BYTES // 8), unit * sectors + sector, lane.tag,
-            lane.payload,
-        )  # fmt: skip
-        wrong += found == _NOTHING
-    return wrong
+    found = block_sequence(words, at, unit * sectors, lane.tag, lane.payload, lane.unit_bytes)
+    return sectors if found == _NOTHING else 0

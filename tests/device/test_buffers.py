@@ -14,6 +14,7 @@ from harness.device.buffers import HUGE_PAGE_BYTES, AlignedPool, PayloadPool
 
 SECTOR = 512
 POOL = PayloadPool(3, 1280 << 10, seed=7)
+PAGED = PayloadPool(1, 16 * 4096, seed=7, block_bytes=4096)
 
 
 def test_slots_are_aligned_and_rounded_to_pages() -> None:
@@ -77,3 +78,14 @@ def test_zeros_and_foreign_payloads_are_wrong() -> None:
     other = PayloadPool(1, 4096, seed=8)
     other.stamp(0, 0, 4096, 1)
     assert POOL.wrong_sectors(other.memory[0].copy(), 0) == 8
+
+
+@settings(max_examples=30, deadline=None)
+@given(at=st.integers(0, 16 * 4096 - 1), bit=st.integers(0, 7), lba=st.integers(0, 2**30))
+def test_pages_may_carry_the_stamps(at: int, bit: int, lba: int) -> None:
+    PAGED.stamp(0, lba * 4096, 16 * 4096, 3)
+    data = PAGED.memory[0].copy()
+    assert PAGED.wrong_sectors(data, lba * 4096, 3) == 0
+    assert PAGED.wrong_sectors(data, lba * 4096 + 4096, 3) == 16 * 8
+    data[at] ^= np.uint8(1 << bit)
+    assert PAGED.wrong_sectors(data, lba * 4096, 3) == 8

@@ -83,7 +83,7 @@ def test_what_was_written_is_what_the_device_holds(own: Own, tmp_path: Path) -> 
     )
     result = run(path, own, mode="flat-out", seed=77)
     depth, size = result.details["engine"]["depth"], 65536
-    pool = PayloadPool(depth, size, 77)
+    pool = PayloadPool(depth, size, 77, block_bytes=4096)
     with open(f"/proc/self/fd/{own.loop.backing_fd}", "rb") as file:
         for number in range(64):
             file.seek(number * MIB)
@@ -126,8 +126,9 @@ def test_verification_finds_a_flipped_byte(
     monkeypatch.setattr(Session, "read_back", spoiled)
     result = run(path, own, mode="flat-out", verify=True)
     assert result.verdict == "WRONG"
-    assert result.details["verification"]["scan"]["wrong_sectors"] == 1
-    assert result.fidelity["reasons"] == ["1 sectors do not hold what was written"]
+    sectors = sector // 512
+    assert result.details["verification"]["scan"]["wrong_sectors"] == sectors
+    assert result.fidelity["reasons"] == [f"{sectors} sectors do not hold what was written"]
 
 
 def test_verification_finds_a_read_of_something_else(own: Own, tmp_path: Path) -> None:

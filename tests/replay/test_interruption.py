@@ -86,9 +86,10 @@ def test_cancelled_at_random_nothing_is_left(tmp_path: Path) -> None:
     for _ in range(40):
         mode = chance.choice(["timed", "flat-out", "closed-loop"])
         options = ReplayOptions(mode=mode, verify=chance.random() < 0.3)
-        timer = interrupt_after(chance.uniform(0.0, 0.9))
+        timer = threading.Timer(chance.uniform(0.0, 0.9), os.kill, (os.getpid(), signal.SIGINT))
         try:
             try:
+                timer.start()  # the signal may come before this returns
                 with LoopDevice(64 * MIB, "/dev/shm") as loop:
                     name = loop.name
                     Path(f"/sys/block/{name}/queue/nomerges").write_text("0")
