@@ -1,16 +1,18 @@
 """Is the replayer on time? Against fio, a bare timer and the device's own floor, in one run.
 
-    python benchmarks/replay.py [--seconds 20] [--rounds 3] [--trace FILE] [--json]
+    python benchmarks/replay.py [--only PART]... [--seconds 20] [--rounds 3] [--trace FILE] [--json]
 
 The device is a loop device over tmpfs. Absolute times depend on what else the machine does; every
 figure is printed beside what it is to be compared with, measured in the same run. ``--trace``
-replays a block trace (any format that can be converted) besides. Needs root.
+replays a block trace (any format that can be converted) besides. ``--only`` measures some of the
+parts. Needs root.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -18,11 +20,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +50,8 @@ GOAL_TIMER = 2.0
 GOAL_FIO = 100.0
 GOAL_FLOOR = 1.5
 GOAL_DISTANCE = 0.05
+
+Part: TypeAlias = "Callable[[argparse.Namespace, Path], Iterator[Line]]"
 
 
 @dataclass
@@ -252,26 +256,64 @@ def _device(size_bytes: int) -> Iterator[Target]:
         yield target
 
 
-def lines(arguments: argparse.Namespace, folder: Path) -> Iterator[Line]:
-    """All cases."""
-    seconds = arguments.seconds
+def _timed_part(rate: int, longest_s: float = math.inf, *, with_floor: bool = False) -> Part:
+    def part(arguments: argparse.Namespace, folder: Path) -> Iterator[Line]:
+        path = poisson(folder, rate, min(arguments.seconds, longest_s))
+        with _device(DEVICE_BYTES) as target:
+            yield from timed(path, target, with_floor=with_floor)
+
+    return part
+
+
+def _bursts_part(arguments: argparse.Namespace, folder: Path) -> Iterator[Line]:
+    path = bursts(folder, max(int(arguments.seconds * 5), 1))
     with _device(DEVICE_BYTES) as target:
-        for rate in (10_000, 40_000):
-            yield from timed(poisson(folder, rate, seconds), target, with_floor=False)
-        yield from timed(poisson(folder, 80_000, min(seconds, 7.5)), target, with_floor=True)
-        yield from timed(bursts(folder, max(int(seconds * 5), 1)), target, with_floor=True)
+        yield from timed(path, target, with_floor=True)
+
+
+def _flat_out_part(arguments: argparse.Namespace, folder: Path) -> Iterator[Line]:
+    path = poisson(folder, 40_000, arguments.seconds)
+    with _device(DEVICE_BYTES) as target:
         for depth in (32, 120):
-            path = folder / "poisson-40000.parquet"
             yield from flat_out(path, target, depth, arguments.rounds)
-        yield from recording(poisson(folder, 5_000, min(seconds, 10)), folder, target)
+
+
+def _recording_part(arguments: argparse.Namespace, folder: Path) -> Iterator[Line]:
+    with _device(DEVICE_BYTES) as target:
+        yield from recording(poisson(folder, 5_000, min(arguments.seconds, 10)), folder, target)
+
+
+def _memory_part(arguments: argparse.Namespace, folder: Path) -> Iterator[Line]:
     yield from memory(folder, arguments.rows)
+
+
+def _trace_part(arguments: argparse.Namespace, folder: Path) -> Iterator[Line]:
     if arguments.trace:
         yield from foreign(arguments.trace, folder)
+
+
+PARTS: dict[str, Part] = {
+    "10k": _timed_part(10_000),
+    "40k": _timed_part(40_000),
+    "80k": _timed_part(80_000, 7.5, with_floor=True),
+    "bursts": _bursts_part,
+    "flat-out": _flat_out_part,
+    "recording": _recording_part,
+    "memory": _memory_part,
+    "trace": _trace_part,
+}
+
+
+def lines(arguments: argparse.Namespace, folder: Path) -> Iterator[Line]:
+    """All parts, or those that were asked for."""
+    for name in arguments.only or PARTS:
+        yield from PARTS[name](arguments, folder)
 
 
 def main() -> None:
     """Run all cases, print each line as it comes; exit 1 if a goal was missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--only", action="append", choices=PARTS, help="a part to measure")
     parser.add_argument("--seconds", type=float, default=20.0, help="length of the schedules")
     parser.add_argument("--rounds", type=int, default=3, help="of the flat-out comparison")
     parser.add_argument("--rows", type=int, default=8_000_000, help="of the memory test")
