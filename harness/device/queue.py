@@ -1,12 +1,15 @@
 """Settings of a block device's queue for the time of a measurement, given back also after a crash.
 
 What was found is written down in the runtime directory before anything is changed. A process
-that dies leaves the note behind; the next one that comes this way puts the settings back.
+that dies leaves the note behind; the next one that comes this way puts the settings back. One
+process at a time may set a disk's queue: whoever came second would lose its settings when the
+first gives them back.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -14,13 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness.core.errors import MachineError
+from harness.core.errors import MachineError, UsageError
 from harness.core.files import write_json
 from harness.core.signals import uninterrupted
 
 _SYS = Path("/sys/class/block")
 IN_ORDER = {"scheduler": "none", "nomerges": "2"}
 """Requests reach the driver one by one, in the order in which they were submitted."""
+_SCHEDULER, _SIZE, _TUNABLES = "scheduler", "nr_requests", "iosched"
 
 
 def runtime_dir() -> Path:
@@ -37,31 +41,66 @@ def queue_settings(
     """Set queue attributes of ``disk`` and put them back at the end.
 
     Yields the values found before. Attributes that the device does not have are left out.
-    Settings that a dead process left on any device are restored first.
+    Settings that a dead process left on any device are restored first. A change of the scheduler
+    resets the queue's size and the scheduler's own settings: these come back with it.
 
     Raises
     ------
     MachineError
         The kernel refuses a setting, or the note cannot be written.
+    UsageError
+        Another measurement has set the queue of this disk, through another partition perhaps.
     """
     folder = notes or runtime_dir()
-    restore_stale(folder)
-    found = {key: value for key in wanted if (value := _read(disk, key)) is not None}
-    changes = {key: wanted[key] for key, value in found.items() if value != wanted[key]}
-    if not changes:
-        yield found
-        return
-    note = folder / f"queue-{disk}.json"
+    with _sole_use(disk):
+        restore_stale(folder)
+        found = {key: value for key in wanted if (value := _read(disk, key)) is not None}
+        changes = {key: wanted[key] for key, value in found.items() if value != wanted[key]}
+        if not changes:
+            yield found
+            return
+        if _SCHEDULER in changes:
+            found |= _reset_by_scheduler(disk)
+        note = folder / f"queue-{disk}.json"
+        try:
+            with uninterrupted():
+                _write_note(note, {**_owner(), "disk": disk, "set": changes, "found": found})
+                for key, value in changes.items():
+                    _write(disk, key, value)
+            yield found
+        finally:
+            with uninterrupted():
+                _give_back(disk, changes, found)
+                note.unlink(missing_ok=True)
+
+
+@contextmanager
+def _sole_use(disk: str) -> Iterator[None]:
+    """Hold the lock of a disk's queue: the kernel's own folder, so nothing is left behind."""
     try:
-        with uninterrupted():
-            _write_note(note, {**_owner(), "disk": disk, "set": changes, "found": found})
-            for key, value in changes.items():
-                _write(disk, key, value)
-        yield found
+        fd = os.open(_SYS / disk / "queue", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield  # no queue, or gone: nothing to set either
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(fd)
+        raise UsageError(
+            f"another measurement runs on {disk} and has set its queue",
+            fix="wait until it has ended: partitions of one disk share the queue",
+        ) from error
+    try:
+        yield
     finally:
-        with uninterrupted():
-            _give_back(disk, changes, found)
-            note.unlink(missing_ok=True)
+        os.close(fd)
+
+
+def _reset_by_scheduler(disk: str) -> dict[str, str]:
+    """What a change of the scheduler sets to its defaults: the queue's size, its own settings."""
+    tunables = sorted(path.name for path in (_SYS / disk / "queue" / _TUNABLES).glob("*"))
+    keys = [_SIZE, *(f"{_TUNABLES}/{name}" for name in tunables)]
+    return {key: value for key in keys if (value := _read(disk, key)) is not None}
 
 
 def restore_stale(folder: Path | None = None) -> list[str]:
@@ -89,6 +128,11 @@ def _give_back(disk: str, changes: Mapping[str, str], found: Mapping[str, str]) 
     for key, value in changes.items():
         if _read(disk, key) == value:
             _write(disk, key, found[key])
+    if _SCHEDULER not in changes or _read(disk, _SCHEDULER) != found[_SCHEDULER]:
+        return
+    for key, value in found.items():
+        if key.startswith((_SIZE, _TUNABLES)) and _read(disk, key) != value:
+            _write(disk, key, value)
 
 
 def _read(disk: str, key: str) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.core.errors import UsageError
 from harness.device.loop import LoopDevice
 from harness.device.queue import queue_settings, restore_stale
 
@@ -38,7 +39,7 @@ def state(disk: str) -> tuple[str, str]:
 
 def test_settings_are_set_and_given_back(disk: str, tmp_path: Path) -> None:
     with queue_settings(disk, notes=tmp_path) as found:
-        assert found == {"scheduler": "mq-deadline", "nomerges": "0"}
+        assert (found["scheduler"], found["nomerges"]) == ("mq-deadline", "0")
         assert state(disk) == ("2", "none")
         assert [p.name for p in tmp_path.iterdir()] == [f"queue-{disk}.json"]
     assert state(disk) == ("0", "mq-deadline")
@@ -77,6 +78,43 @@ def test_after_kill_9_the_next_one_gives_back(disk: str, tmp_path: Path) -> None
     assert restore_stale(tmp_path) == [disk]
     assert state(disk) == ("0", "mq-deadline")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("after_a_crash", [False, True])
+def test_what_a_change_of_the_scheduler_resets_comes_back(
+    disk: str, tmp_path: Path, after_a_crash: bool
+) -> None:
+    """The kernel gives the queue another size and forgets the scheduler's settings."""
+    own = {"nr_requests": "50", "iosched/read_expire": "200"}
+    defaults = {key: attribute(disk, key).read_text().strip() for key in own}
+    for key, value in own.items():
+        attribute(disk, key).write_text(value)
+    with queue_settings(disk, notes=tmp_path) as found:
+        assert own.items() <= found.items()
+        assert attribute(disk, "nr_requests").read_text().strip() != "50"
+        note = json.loads((tmp_path / f"queue-{disk}.json").read_text())
+    if after_a_crash:
+        attribute(disk, "scheduler").write_text("none")
+        attribute(disk, "nomerges").write_text("2")
+        note["pid"] = 1 << 30
+        (tmp_path / f"queue-{disk}.json").write_text(json.dumps(note))
+        assert restore_stale(tmp_path) == [disk]
+    assert state(disk) == ("0", "mq-deadline")
+    assert {key: attribute(disk, key).read_text().strip() for key in own} == own
+    assert own.items().isdisjoint(defaults.items())
+
+
+def test_one_at_a_time_may_set_a_disk(disk: str, tmp_path: Path) -> None:
+    with queue_settings(disk, notes=tmp_path):
+        with (
+            pytest.raises(UsageError, match=f"another measurement runs on {disk}"),
+            queue_settings(disk, notes=tmp_path),
+        ):
+            raise AssertionError("not reached")
+        assert state(disk) == ("2", "none")
+    assert state(disk) == ("0", "mq-deadline")
+    with queue_settings(disk, notes=tmp_path):
+        assert state(disk) == ("2", "none")
 
 
 def test_what_somebody_else_set_meanwhile_stays(disk: str, tmp_path: Path) -> None:
