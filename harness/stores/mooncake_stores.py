@@ -20,6 +20,7 @@ from harness.stores.base import need_room
 from harness.stores.bucket_kernel import MOST_EXTENTS, B, BucketParams, new_buckets, write_full
 from harness.stores.bucket_kernel import serve as serve_buckets
 from harness.stores.compiled import CompiledStore, pages
+from harness.stores.index import index_get
 from harness.stores.models import ModelKv
 from harness.stores.offset_kernel import O, OffsetParams, new_offset
 from harness.stores.offset_kernel import serve as serve_offset
@@ -94,6 +95,15 @@ class BucketStore(CompiledStore):
             reads,
         )  # fmt: skip
         return int(count)
+
+    def heads(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Bytes from the first page that a read of each of ``keys`` fetches to its value.
+
+        Values are unaligned. uint64[n] -> int64[n], 0 for what is not in a bucket.
+        """
+        state = self._state
+        rows = [index_get(state.keys, state.values, key) for key in keys]
+        return np.array([0 if row < 0 else state.row_start[row] % PAGE_BYTES for row in rows])
 
     def close(self) -> OpArray:
         """The whole buckets that are waiting; what does not fill one is never written."""
