@@ -41,6 +41,7 @@ _KV, _STATE = int(ObjectClass.FULL_ATTENTION), int(ObjectClass.FIXED_STATE)
 _META = int(ObjectClass.METADATA)
 _WAITING = -2
 _NO_BUCKET = -1
+_GONE = np.uint64(1) << np.uint64(63)
 
 
 class BucketParams(NamedTuple):
@@ -89,7 +90,8 @@ _BUCKETS_GONE, _OBJECTS_GONE, _FAILED = 10, 11, 12
 class BucketState(NamedTuple):
     """A row an object: key, class, who brought it, bucket, offset in its file, next in it.
 
-    ``waiting`` lists the rows that are in memory, in the order in which they came.
+    ``waiting`` lists the rows that are in memory, in the order in which they came;
+    ``bucket_live`` counts what of a bucket is still indexed.
     """
 
     space: FileSpace
@@ -105,6 +107,7 @@ class BucketState(NamedTuple):
     free_rows: NDArray[np.int32]
     waiting: NDArray[np.int32]
     bucket_first: NDArray[np.int32]
+    bucket_live: NDArray[np.int32]
     bucket_extents: NDArray[np.int64]
     free_buckets: NDArray[np.int32]
     nxt: NDArray[np.int32]
@@ -127,7 +130,7 @@ def new_buckets(p: BucketParams, capacity_bytes: int) -> BucketState:
         row_bucket=np.full(p.objects, _WAITING, i4), row_start=np.zeros(p.objects, i8),
         row_next=np.zeros(p.objects, i4),
         free_rows=np.arange(p.objects - 1, -1, -1, dtype=i4), waiting=np.zeros(p.objects, i4),
-        bucket_first=np.zeros(p.buckets, i4),
+        bucket_first=np.zeros(p.buckets, i4), bucket_live=np.zeros(p.buckets, i4),
         bucket_extents=np.zeros((p.buckets, 2 * MOST_EXTENTS), i8),
         free_buckets=np.arange(p.buckets - 1, -1, -1, dtype=i4), nxt=nxt, prv=prv, ints=ints,
         next_heartbeat=np.array([p.heartbeat_s]),
@@ -148,7 +151,7 @@ def _forget_row(s: BucketState, row: int) -> None:
 
 
 @inner_kernel
-def _remove_bucket(s: BucketState, bucket: int) -> None:
+def remove_bucket(s: BucketState, bucket: int) -> None:
     row = s.bucket_first[bucket]
     while row >= 0:
         following = s.row_next[row]
@@ -160,6 +163,29 @@ def _remove_bucket(s: BucketState, bucket: int) -> None:
     s.free_buckets[s.ints[_BUCKETS]] = bucket
     s.ints[_BUCKETS] += 1
     s.ints[_BUCKETS_GONE] += 1
+
+
+@inner_kernel
+def remove_object(s: BucketState, row: int) -> None:
+    """Forget one object: what waits is not written; in a bucket its bytes stay until that goes.
+
+    A bucket in which nothing is left goes at once.
+    """
+    bucket = s.row_bucket[row]
+    if bucket == _WAITING:
+        place = 0
+        while s.waiting[place] != row:
+            place += 1
+        s.ints[_HELD] -= 1
+        for i in range(place, s.ints[_HELD]):
+            s.waiting[i] = s.waiting[i + 1]
+        _forget_row(s, row)
+        return
+    index_remove(s.keys, s.values, s.row_key[row])
+    s.row_key[row] = _GONE | np.uint64(row)
+    s.bucket_live[bucket] -= 1
+    if s.bucket_live[bucket] == 0:
+        remove_bucket(s, bucket)
 
 
 @inner_kernel
@@ -178,7 +204,7 @@ def _take_bucket(p: BucketParams, s: BucketState, pages: int) -> int:
     """A bucket with ``pages`` pages of file, after reclaiming what the watermarks say; or none."""
     if p.evicts and s.ints[_USED] + pages > p.high:
         while s.ints[_USED] + pages > p.low and recency_oldest(s.nxt, s.prv) >= 0:
-            _remove_bucket(s, recency_oldest(s.nxt, s.prv))
+            remove_bucket(s, recency_oldest(s.nxt, s.prv))
     if s.ints[_USED] + pages > p.high or s.ints[_BUCKETS] == 0:
         return _NO_BUCKET
     s.ints[_BUCKETS] -= 1
@@ -245,7 +271,7 @@ def _write_bucket(p: BucketParams, s: BucketState, ops: OpArray, at: int, count:
         s.ints[_FAILED] += count
         return at
     recency_add(s.nxt, s.prv, bucket)
-    s.bucket_first[bucket] = rows[0]
+    s.bucket_first[bucket], s.bucket_live[bucket] = rows[0], count
     offset = 0
     for i in range(count):
         row = rows[i]
@@ -296,7 +322,7 @@ def write_full(p: BucketParams, s: BucketState, ops: OpArray, at: int) -> int:
 
 
 @inner_kernel
-def _hold(
+def hold_object(
     p: BucketParams, s: BucketState, key: np.uint64, cls: int, session: int, turn: int
 ) -> None:
     """Keep an object in memory until its bucket is written."""
@@ -369,7 +395,7 @@ def serve(
             key = state_key(keys[first + hit - 1])
             at = _read(p, s, ops, at, key, 1 + hit % p.load_streams, session, turn, wanted)
         for c in range(first + hit, last):
-            _hold(p, s, keys[c], _KV, session, turn)
+            hold_object(p, s, keys[c], _KV, session, turn)
         if last > first and p.state_bytes > 0:
-            _hold(p, s, state_key(keys[last - 1]), _STATE, session, turn)
+            hold_object(p, s, state_key(keys[last - 1]), _STATE, session, turn)
     return at

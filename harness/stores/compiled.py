@@ -33,6 +33,13 @@ class CompiledStore(ABC):
         self.name, self.capacity_bytes, self.model = name, capacity_bytes, model
         self.chunk_tokens = chunk_tokens
         self._tally = Tally()
+        self._params: Any = None
+        self._state: Any = None
+
+    @property
+    def arrays(self) -> tuple[Any, Any]:
+        """The layout's parameters and state, for kernels that place objects of others' choice."""
+        return self._params, self._state
 
     @property
     @abstractmethod

@@ -104,7 +104,8 @@ def new_files(p: FileParams, capacity_bytes: int) -> FileState:
 
 
 @inner_kernel
-def _unlink(s: FileState, row: int) -> None:
+def unlink_file(s: FileState, row: int) -> None:
+    """Give a file's pages and row back; nothing is discarded."""
     extents = s.row_extents[row]
     for e in range(MOST_EXTENTS):
         if extents[2 * e + 1] == 0:
@@ -131,12 +132,12 @@ def _make_room(p: FileParams, s: FileState, need: int, request: int) -> bool:
         oldest = recency_oldest(s.nxt, s.prv)
         if oldest < 0 or s.row_guard[oldest] == request:
             break
-        _unlink(s, oldest)
+        unlink_file(s, oldest)
     return s.ints[_USED] + need <= p.cap_pages and s.ints[_ROWS] > 0
 
 
 @inner_kernel
-def _write(
+def write_file(
     p: FileParams, s: FileState, ops: OpArray, at: int, key: np.uint64, cls: int, need: int,
     stream: int, session: int, turn: int, request: int,
 ) -> int:  # fmt: skip
@@ -169,7 +170,7 @@ def _write(
     s.row_guard[row] = request
     recency_add(s.nxt, s.prv, row)
     if left > 0:
-        _unlink(s, row)
+        unlink_file(s, row)
         s.ints[_EVICTED] -= 1
         s.ints[_FAILED] += 1
         return begin
@@ -224,12 +225,12 @@ def serve(
         for c in range(first + hit - 1, first - 1, -1):
             recency_touch(s.nxt, s.prv, index_get(s.keys, s.values, keys[c]))
         for c in range(first + hit, last):
-            at = _write(
+            at = write_file(
                 p, s, ops, at, keys[c], _KV, p.chunk_pages, (c - first) % p.store_streams,
                 session, turn, request,
             )  # fmt: skip
         if last > first and p.state_pages > 0:
-            at = _write(
+            at = write_file(
                 p, s, ops, at, state_key(keys[last - 1]), _STATE, p.state_pages,
                 (last - first) % p.store_streams, session, turn, request,
             )  # fmt: skip

@@ -95,10 +95,8 @@ def new_offset(p: OffsetParams) -> OffsetState:
 
 
 @inner_kernel
-def _drop_oldest(s: OffsetState, request: int) -> bool:
-    row = recency_oldest(s.nxt, s.prv)
-    if row < 0 or s.row_guard[row] == request:
-        return False
+def drop_record(s: OffsetState, row: int) -> None:
+    """Free a record's range and row."""
     node = s.row_node[row]
     s.ints[_USED] -= s.allocator.size[node]
     release(s.allocator, node)
@@ -107,6 +105,14 @@ def _drop_oldest(s: OffsetState, request: int) -> bool:
     s.free_rows[s.ints[_ROWS]] = row
     s.ints[_ROWS] += 1
     s.ints[_EVICTED] += 1
+
+
+@inner_kernel
+def _drop_oldest(s: OffsetState, request: int) -> bool:
+    row = recency_oldest(s.nxt, s.prv)
+    if row < 0 or s.row_guard[row] == request:
+        return False
+    drop_record(s, row)
     return True
 
 
@@ -127,7 +133,7 @@ def _range(p: OffsetParams, s: OffsetState, need: int, request: int) -> int:
 
 
 @inner_kernel
-def _write(
+def write_record(
     p: OffsetParams, s: OffsetState, ops: OpArray, at: int, key: np.uint64, cls: int, value: int,
     stream: int, session: int, turn: int, request: int,
 ) -> int:  # fmt: skip
@@ -191,12 +197,12 @@ def serve(
                 session, turn, wanted,
             )  # fmt: skip
         for c in range(first + hit, last):
-            at = _write(
+            at = write_record(
                 p, s, ops, at, keys[c], _KV, p.chunk_pages, (c - first) % p.threads, session,
                 turn, request,
             )  # fmt: skip
         if last > first and p.state_pages > 0:
-            at = _write(
+            at = write_record(
                 p, s, ops, at, state_key(keys[last - 1]), _STATE, p.state_pages, 0, session, turn,
                 request,
             )  # fmt: skip

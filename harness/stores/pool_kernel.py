@@ -117,7 +117,7 @@ def _admit(p: PoolParams, s: PoolState, key: np.uint64) -> bool:
 
 
 @inner_kernel
-def _take(p: PoolParams, s: PoolState, request: int) -> int:
+def take_place(p: PoolParams, s: PoolState, request: int) -> int:
     """A place: untouched, or the least recently used one's, or -1 if this request uses all."""
     if s.ints[_USED] < p.places:
         s.ints[_USED] += 1
@@ -132,6 +132,16 @@ def _take(p: PoolParams, s: PoolState, request: int) -> int:
 
 
 @inner_kernel
+def occupy(s: PoolState, place: int, key: np.uint64, request: int) -> None:
+    """Let ``place``, which is in nobody's use, hold the object ``key``."""
+    index_put(s.keys, s.values, key, place)
+    s.place_key[place] = key
+    s.guard[place] = request
+    recency_add(s.nxt, s.prv, place)
+    s.ints[_WRITTEN] += 1
+
+
+@inner_kernel
 def _put(
     p: PoolParams, s: PoolState, ops: OpArray, at: int, key: np.uint64, cls: int, length: int,
     stream: int, session: int, turn: int, request: int,
@@ -141,15 +151,11 @@ def _put(
     if not _admit(p, s, key):
         s.ints[_NOT_ADMITTED] += 1
         return at
-    place = _take(p, s, request)
+    place = take_place(p, s, request)
     if place < 0:
         s.ints[_FAILED] += 1
         return at
-    index_put(s.keys, s.values, key, place)
-    s.place_key[place] = key
-    s.guard[place] = request
-    recency_add(s.nxt, s.prv, place)
-    s.ints[_WRITTEN] += 1
+    occupy(s, place, key, request)
     return add_op(
         ops, at, _WRITE, place * p.place_bytes, length, cls, stream, session, turn, ALL_LAYERS, key
     )  # fmt: skip

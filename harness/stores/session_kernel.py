@@ -69,7 +69,7 @@ def _emit(
 
 
 @inner_kernel
-def _forget(p: SessionParams, s: SessionState, who: int) -> None:
+def forget_session(p: SessionParams, s: SessionState, who: int) -> None:
     """Reclaim a session as a whole: its keys, chunk rows and extents."""
     row = s.session_rows[who]
     while row != _NONE:
@@ -98,7 +98,7 @@ def _reclaim(p: SessionParams, s: SessionState) -> None:
         oldest = recency_oldest(s.nxt, s.prv)
         if oldest < 0 or s.session_group[oldest] == s.ints[_GROUP]:
             return
-        _forget(p, s, oldest)
+        forget_session(p, s, oldest)
 
 
 @inner_kernel
@@ -115,7 +115,7 @@ def _take_extent(p: SessionParams, s: SessionState) -> int:
 
 
 @inner_kernel
-def _open(p: SessionParams, s: SessionState, number: int) -> int:
+def open_session(p: SessionParams, s: SessionState, number: int) -> int:
     """The live session ``number``, made with an extent of its own if need be; -1 without room."""
     who = index_get(s.session_keys, s.session_values, np.uint64(number))
     if who != ABSENT:
@@ -201,7 +201,7 @@ def _segment(
 
 
 @inner_kernel
-def _append_state(
+def append_state(
     p: SessionParams, s: SessionState, ops: OpArray, order: NDArray[np.int64], who: int,
     key: np.uint64, session: int, turn: int, step: int,
 ) -> None:  # fmt: skip
@@ -219,6 +219,25 @@ def _append_state(
 
 
 @inner_kernel
+def append_chunks(
+    p: SessionParams, s: SessionState, ops: OpArray, order: NDArray[np.int64], who: int,
+    missing: NDArray[np.uint64], count: int, session: int, turn: int,
+) -> int:  # fmt: skip
+    """Append chunks in as few segments as extents allow; the next step, -1 without room."""
+    done = step = 0
+    while done < count:
+        fit = _fit(p, s, who, count - done)
+        if fit == 0:
+            if not _chain(p, s, who):
+                s.ints[_FAILED] += count - done
+                return _NONE
+            continue
+        step = _segment(p, s, ops, order, who, missing, done, fit, session, turn, step)
+        done += fit
+    return step
+
+
+@inner_kernel
 def _store(
     p: SessionParams, s: SessionState, ops: OpArray, order: NDArray[np.int64],
     missing: NDArray[np.uint64], count: int, last: np.uint64, session: int, turn: int,
@@ -228,24 +247,15 @@ def _store(
     wants_state = p.state_bytes > 0 and index_get(s.keys, s.values, state) == ABSENT
     if count == 0 and not wants_state:
         return
-    who = _open(p, s, session)
+    who = open_session(p, s, session)
     if who < 0:
         s.ints[_FAILED] += count
         return
     s.session_group[who] = s.ints[_GROUP]
     recency_touch(s.nxt, s.prv, who)
-    done = step = 0
-    while done < count:
-        fit = _fit(p, s, who, count - done)
-        if fit == 0:
-            if not _chain(p, s, who):
-                s.ints[_FAILED] += count - done
-                return
-            continue
-        step = _segment(p, s, ops, order, who, missing, done, fit, session, turn, step)
-        done += fit
-    if wants_state:
-        _append_state(p, s, ops, order, who, state, session, turn, step)
+    step = append_chunks(p, s, ops, order, who, missing, count, session, turn)
+    if wants_state and step != _NONE:
+        append_state(p, s, ops, order, who, state, session, turn, step)
 
 
 @inner_kernel

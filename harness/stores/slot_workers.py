@@ -51,17 +51,23 @@ def emit_slot_op(
     )
 
 
+@inlined_kernel
+def free_slot(s: SlotState, slot: int) -> None:
+    """Forget what a slot holds: only the index changes, and the slot is the next to be reused."""
+    recency_remove(s.nxt, s.prv, slot)
+    index_remove(s.keys, s.values, s.slot_key[slot])
+    s.free[s.ints[_FREE]] = slot
+    s.ints[_FREE] += 1
+    s.ints[_USED] -= 1
+
+
 @inner_kernel
 def _evict(p: SlotParams, s: SlotState) -> None:
     """Free the share of the keys that the policy says, least recent first."""
     victims = int(s.ints[_USED] * p.eviction_ratio)
     for _ in range(victims):
         slot = recency_oldest(s.nxt, s.prv)
-        recency_remove(s.nxt, s.prv, slot)
-        index_remove(s.keys, s.values, s.slot_key[slot])
-        s.free[s.ints[_FREE]] = slot
-        s.ints[_FREE] += 1
-    s.ints[_USED] -= victims
+        free_slot(s, slot)
     s.ints[_EVICTED] += victims
     s.ints[_EVICTIONS] += 1
     s.ints[_DIRTY] = 1
@@ -85,7 +91,8 @@ def _tick(p: SlotParams, s: SlotState, until: float) -> None:
 
 
 @inlined_kernel
-def _slots_left(p: SlotParams, s: SlotState) -> int:
+def slots_left(p: SlotParams, s: SlotState) -> int:
+    """Slots that a put may take without an eviction."""
     return s.ints[_FREE] + p.slots - s.ints[_BUMP]
 
 
@@ -120,14 +127,22 @@ def _drop(s: SlotState, worker: int) -> None:
 @inlined_kernel
 def _put(p: SlotParams, s: SlotState, ops: OpArray, worker: int, place: int) -> None:
     """Write the chunk at the head of ``worker``'s queue; ``place`` is its number in the batch."""
-    slot = _allocate(p, s)
     at = _pop(s, worker)
-    key, cls = s.queue_key[worker, at], s.queue_class[worker, at]
-    session, turn = s.queue_session[worker, at], s.queue_turn[worker, at]
+    put_in_slot(
+        p, s, ops, worker * p.batch + place, s.queue_key[worker, at], s.queue_class[worker, at],
+        s.queue_length[worker, at], s.queue_session[worker, at], s.queue_turn[worker, at],
+    )  # fmt: skip
+
+
+@inlined_kernel
+def put_in_slot(
+    p: SlotParams, s: SlotState, ops: OpArray, lane: int, key: np.uint64, cls: int, length: int,
+    session: int, turn: int,
+) -> None:  # fmt: skip
+    """Write header and payload into the slot whose turn it is. One must be left."""
+    slot = _allocate(p, s)
     start = p.data_start + slot * p.slot_bytes
-    lane = worker * p.batch + place
     emit_slot_op(s, ops, _WRITE, start, p.header_bytes, _HEADER, lane, session, turn, key)
-    length = s.queue_length[worker, at]
     emit_slot_op(s, ops, _WRITE, start + p.header_bytes, length, cls, lane, session, turn, key)
     s.slot_key[slot] = key
     s.writes[slot] += 1
@@ -183,7 +198,7 @@ def step(p: SlotParams, s: SlotState, ops: OpArray, worker: int, when: float) ->
     _tick(p, s, when)
     ready = s.queue_ready[worker, s.queue_head[worker]]
     size = _batch_size(p, s, worker, ready)
-    if _slots_left(p, s) < size:
+    if slots_left(p, s) < size:
         for _ in range(size):
             _drop(s, worker)
     else:
