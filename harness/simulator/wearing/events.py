@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.core.errors import UsageError
-from harness.simulator.requestlog import EVICT, READ, WRITE
+from harness.simulator.requestlog import SsdAction, SsdLog
 from harness.simulator.wearing.jit import kernel
 from harness.stores.ops import ObjectClass
 
@@ -32,12 +32,12 @@ EVENT_DTYPE = np.dtype(
 )
 """One object: put on the SSD, freed, or used there. ``key``: unique to it over all passes."""
 
-PUT, FREE, USE = int(WRITE), int(EVICT), int(READ)
+PUT, FREE, USE = int(SsdAction.WRITE), int(SsdAction.EVICT), int(SsdAction.READ)
 CLASSES = 2
 """Full attention and fixed states, the object classes that a policy knows."""
 
 _BATCH = 1 << 15
-_ROW, _WITHIN, _CLOCK, _EPOCH, _LIVE, _LEFT, _HEAD, _WRONG = range(8)
+_ROW, _WITHIN, _CLOCK, _EPOCH, _LIVE, _LEFT, _WRONG = range(7)
 _KEY_NODES = np.uint64(32)
 
 
@@ -73,12 +73,12 @@ class LogReader:
     Parameters
     ----------
     log
-        ``requestlog.SSD_DTYPE``, in the order of the decisions. A row's nodes are written and read
-        from its first on, and evicted from its last on (leaves first).
+        A row's nodes are written and read from its first on, and evicted from its last on (leaves
+        first).
     time_s
         float64[requests]: when each came.
-    owner
-        uint32[nodes]: the session whose object a node is.
+    session, turn
+        uint32[nodes]: whose object a node is.
     tier_bytes
         What the policy may keep on the SSD; None takes the most that the log ever keeps there.
     uses
@@ -86,16 +86,19 @@ class LogReader:
     """
 
     def __init__(
-        self, log: NDArray[np.void], time_s: NDArray[np.float64], owner: NDArray[np.uint32],
-        sizes: ObjectBytes, tier_bytes: int | None = None, *, uses: bool = True,
+        self, log: SsdLog, time_s: NDArray[np.float64], session: NDArray[np.uint32],
+        turn: NDArray[np.uint32], sizes: ObjectBytes, tier_bytes: int | None = None, *,
+        uses: bool = True,
     ) -> None:  # fmt: skip
-        _check(log, len(time_s), len(owner))
-        self._log, self._owner, self._uses = log, np.ascontiguousarray(owner, np.uint32), uses
+        _check(log, len(time_s), len(session))
+        self._log, self._uses = log, uses
+        self._session = np.ascontiguousarray(session, np.uint32)
+        self._turn = np.ascontiguousarray(turn, np.uint32)
         self._size = sizes.array()
         start = float(time_s[0]) if len(time_s) else 0.0
         self._time = np.ascontiguousarray(time_s, np.float64) - start
         self.span_s = _span(self._time)
-        self.sessions = int(self._owner.max(initial=0)) + 1
+        self.sessions = int(self._session.max(initial=0)) + 1
         self.passes = 0
         self.peak_bytes = _peak(log, self._size)
         self.tier_bytes = self.peak_bytes if tier_bytes is None else tier_bytes
@@ -104,14 +107,14 @@ class LogReader:
                 f"the log keeps {self.peak_bytes} bytes on the SSD at its peak, more than the tier "
                 f"of {self.tier_bytes} bytes that it is said to have"
             )
-        self._touched = np.zeros((CLASSES, len(owner)), np.uint32)
+        self._touched = np.zeros((CLASSES, len(session)), np.uint32)
         self._left = np.zeros(0, np.uint64)
-        self._ints = np.zeros(8, np.int64)
+        self._ints = np.zeros(7, np.int64)
 
     @property
     def written(self) -> NDArray[np.int64]:
         """int64[2]: objects that one pass writes, by class."""
-        puts = self._log[self._log["action"] == WRITE]
+        puts = self._log[self._log["action"] == PUT]
         counts = [int(puts["count"][puts["object_class"] == c].sum()) for c in range(CLASSES)]
         return np.array(counts, np.int64)
 
@@ -125,8 +128,9 @@ class LogReader:
         out = np.empty(_BATCH, EVENT_DTYPE)
         while True:
             count = _fill(
-                self._log, self._size, self._time, self._owner, self._touched, self._left,
-                self._ints, out, self.tier_bytes, self.span_s, self.sessions, self._uses,
+                self._log, self._size, self._time, self._session, self._turn, self._touched,
+                self._left, self._ints, out, self.tier_bytes, self.span_s, self.sessions,
+                self._uses,
             )  # fmt: skip
             if self._ints[_WRONG]:
                 row = int(self._ints[_ROW])
@@ -168,7 +172,7 @@ def _span(time_s: NDArray[np.float64]) -> float:
     return last * len(time_s) / (len(time_s) - 1) if len(time_s) > 1 else last
 
 
-def _check(log: NDArray[np.void], requests: int, nodes: int) -> None:
+def _check(log: SsdLog, requests: int, nodes: int) -> None:
     """UsageError for a log that names what its corpus does not have."""
     if not len(log):
         return
@@ -179,7 +183,7 @@ def _check(log: NDArray[np.void], requests: int, nodes: int) -> None:
             f"attention ({int(ObjectClass.FULL_ATTENTION)}) and states "
             f"({int(ObjectClass.FIXED_STATE)})"
         )
-    if not np.isin(log["action"], (WRITE, EVICT, READ)).all():
+    if not np.isin(log["action"], (PUT, FREE, USE)).all():
         raise UsageError("the SSD log holds actions that are no write, eviction or read")
     if int(log["request"].max()) >= requests:
         raise UsageError(f"the SSD log names request {int(log['request'].max())} of {requests}")
@@ -188,18 +192,18 @@ def _check(log: NDArray[np.void], requests: int, nodes: int) -> None:
         raise UsageError(f"the SSD log names node {last - 1} of {nodes}")
 
 
-def _peak(log: NDArray[np.void], size: NDArray[np.int64]) -> int:
+def _peak(log: SsdLog, size: NDArray[np.int64]) -> int:
     moved = size[log["object_class"]] * log["count"].astype(np.int64)
-    sign = np.where(log["action"] == WRITE, 1, np.where(log["action"] == EVICT, -1, 0))
+    sign = np.where(log["action"] == PUT, 1, np.where(log["action"] == FREE, -1, 0))
     return int(np.cumsum(moved * sign).max(initial=0))
 
 
 @kernel
 def _fill(
-    log: NDArray[np.void], size: NDArray[np.int64], time_s: NDArray[np.float64],
-    owner: NDArray[np.uint32], touched: NDArray[np.uint32], left: NDArray[np.uint64],
-    ints: NDArray[np.int64], out: NDArray[np.void], tier: int, span: float, sessions: int,
-    uses: bool,
+    log: SsdLog, size: NDArray[np.int64], time_s: NDArray[np.float64],
+    session: NDArray[np.uint32], turn: NDArray[np.uint32], touched: NDArray[np.uint32],
+    left: NDArray[np.uint64], ints: NDArray[np.int64], out: NDArray[np.void], tier: int,
+    span: float, sessions: int, uses: bool,
 ) -> int:  # fmt: skip
     """Fill ``out`` from where the last call ended; how many, less than its length at the end."""
     n = 0
@@ -217,13 +221,12 @@ def _fill(
             event = out[n]
             event.time_s = time_s[request] + epoch * span
             event.request = request + epoch * len(time_s)
-            event.turn = row.turn
             if action == PUT and ints[_LEFT] < len(left) and ints[_LIVE] + size[cls] > tier:
                 # Room for this pass: what the last one left behind goes, oldest first.
                 key = left[ints[_LEFT]]
                 which = np.int64(((key - np.uint64(1)) >> np.uint64(32)) & np.uint64(1))
                 event.action, event.object_class, event.key = FREE, which, key
-                event.session = 0
+                event.session = event.turn = 0
                 ints[_LEFT] += 1
                 ints[_LIVE] -= size[which]
                 n += 1
@@ -243,7 +246,7 @@ def _fill(
             else:
                 touched[cls, node] = ints[_CLOCK]
             event.action, event.object_class = action, cls
-            event.session = owner[node] + epoch * sessions
+            event.session, event.turn = session[node] + epoch * sessions, turn[node]
             event.key = np.uint64((((2 * epoch + cls) << 32) | node) + 1)
             ints[_WITHIN] += 1
             n += 1
