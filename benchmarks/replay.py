@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from numba.core import types
+from numba.core.typing.templates import signature
 from numpy.typing import NDArray
 
 from harness.core.ops import Op
@@ -34,7 +36,7 @@ from harness.device.guard import Target, open_guarded
 from harness.device.loop import LoopDevice
 from harness.replay.floor import LagFloor
 from harness.replay.jit import kernel
-from harness.replay.native import now_ns, sleep_until
+from harness.replay.native import BILLION, CLOCK_MONOTONIC, now_ns
 from harness.replay.options import ReplayOptions
 from harness.replay.run import replay
 from harness.replay.witness import compare
@@ -72,6 +74,12 @@ class Line:
         return f"{self.case:16} {self.figure:24} {shown:>16}  {others:64} {sign}"
 
 
+_clock_nanosleep: Any = types.ExternalFunction(
+    "clock_nanosleep", signature(types.int32, *[types.int64] * 4)
+)
+TIMER_ABSTIME = 1
+
+
 @kernel
 def _tick(due: NDArray[np.int64], lag: NDArray[np.int64], scratch: NDArray[np.int64]) -> None:
     """A thread that does nothing but wake up on time."""
@@ -79,7 +87,8 @@ def _tick(due: NDArray[np.int64], lag: NDArray[np.int64], scratch: NDArray[np.in
     for i in range(len(due)):
         now = now_ns(scratch) - start
         if due[i] > now:
-            sleep_until(start + due[i], scratch)
+            scratch[0], scratch[1] = divmod(start + due[i], BILLION)
+            _clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, scratch.ctypes.data, 0)
             now = now_ns(scratch) - start
         lag[i] = now - due[i]
 

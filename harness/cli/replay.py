@@ -9,6 +9,7 @@ import typer
 
 from harness.cli import output
 from harness.cli.output import JsonFlag
+from harness.cli.replay_choices import refuse_ignored, refuse_unused
 from harness.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,14 +22,6 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
     app.command("replay")(replay)
-
-
-_ELSEWHERE = {
-    "--femu": {"femu", "scale", "keep", "fills", "mode", "discard"},
-    "--ssh": {"ssh", "device", "destroy", "fills", "mode", "discard"},
-}
-"""Options that mean something when the replay runs elsewhere, besides those of every run."""
-_EVERYWHERE = {"trace", "strict", "results", "as_json"}
 
 
 def replay(
@@ -123,7 +116,7 @@ def replay(
     Example: harness replay kv.parquet --femu 1tb-0.3dwpd --scale 1/64 --fills 2
     """
     if ssh is not None:
-        _refuse_unused(ctx, "--ssh")
+        refuse_unused(ctx, "--ssh")
         from harness.cli.replay_guest import run_remotely
 
         if not device or not destroy or femu or loop or mode not in (None, "flat-out"):
@@ -131,7 +124,7 @@ def replay(
         run_remotely(trace, (ssh, device, destroy), (fills, discard), results, strict, as_json)
         return
     if femu is not None:
-        _refuse_unused(ctx, "--femu")
+        refuse_unused(ctx, "--femu")
         from harness.cli.replay_guest import GuestWish, run_in_guest
 
         if device or loop or mode not in (None, "flat-out", "timed"):
@@ -141,8 +134,6 @@ def replay(
         wish = GuestWish(femu, scale, keep, fills, discard, mode == "timed")
         run_in_guest(trace, wish, results, strict, as_json)
         return
-    if fills or scale != "1":
-        raise UsageError("--fills and --scale go with --femu or --ssh")
     from harness.core.units import parse_size
     from harness.replay.options import ReplayOptions
 
@@ -163,6 +154,7 @@ def replay(
     )
     if (device is None) == (loop is None):
         raise UsageError("say where: --device D --destroy ID, --loop SIZE, or --femu PROFILE")
+    refuse_ignored(ctx, options, on_loop=loop is not None)
     place = _Place(device, destroy, loop, loop_dir or results)
     with output.progress_bar("replaying", enabled=not as_json) as progress:
         details = _in_folder(trace, place, options, results, (witness, strict), progress)
@@ -178,16 +170,6 @@ def unfaithful(details: dict[str, Any], strict: bool) -> bool:
     """Whether the exit code is 1: WRONG, and LATE too where that counts."""
     verdict = details["fidelity"]["verdict"]
     return verdict == "WRONG" or (strict and verdict == "LATE")
-
-
-def _refuse_unused(ctx: typer.Context, place: str) -> None:
-    """UsageError for options that a replay elsewhere would ignore."""
-    known = _ELSEWHERE[place] | _EVERYWHERE
-    given = [name for name in ctx.params if (source := ctx.get_parameter_source(name))
-             and source.name == "COMMANDLINE" and name not in known]  # fmt: skip
-    if given:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(given))
-        raise UsageError(f"with {place} these have no meaning: {names}")
 
 
 class _Place:

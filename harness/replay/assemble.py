@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from harness.core.ops import Op
+from harness.core.units import format_duration
 from harness.device.guard import Target
 from harness.device.info import BlockStat
 from harness.replay.collect import Collector, by_operation
@@ -18,6 +19,7 @@ from harness.replay.window import Control, Meter
 from harness.trace.parquet import Trace
 
 _MOVING = [Op.READ, Op.WRITE]
+_STALL_WORTH_A_NOTE_NS = 10_000_000
 
 
 def assemble(
@@ -65,6 +67,11 @@ def assemble(
             "blocking": rig.meter(Meter.BLOCKING),
             "system_calls": rig.meter(Meter.ENTERS),
             "starved_s": rig.meter(Meter.STARVED_NS) / 1e9,
+            "held_up": {
+                "count": rig.meter(Meter.STALLS),
+                "longest_s": _longest_stall(session) / 1e9,
+                "total_s": rig.meter(Meter.STALLED_NS) / 1e9,
+            },
         },
         "interrupted": session.ending.interrupted,
         "stopped_by": session.ending.problem,
@@ -98,6 +105,7 @@ def _evidence(session: Session, found: Survey, seen: dict[str, Any] | None) -> E
         end_drift=_end_drift(c) if options.mode == "timed" else None,
         end_lag_floor=c.floor.last,
         longest_backlog=c.floor.longest_backlog if scheduled else 0,
+        longest_stall=_longest_stall(session),
         problems=tuple(problems),
     )
 
@@ -108,13 +116,12 @@ def _fidelity(
     c, options = session.collector, session.options
     empty = dict.fromkeys(("p50", "p90", "p99", "p999", "max", "mean", "n"))
     scheduled = options.mode != "flat-out"
-    recorded_ns = found.duration_ns / options.speed * max(session.planner.passes, 1)
     return {
         "verdict": verdict,
         "reasons": reasons,
         "order_kept": evidence.order_kept,
         "duration_s": evidence.duration_ns / 1e9,
-        "recorded_duration_s": recorded_ns / 1e9,
+        "recorded_duration_s": c.recorded_ns / 1e9,
         "end_drift_ns": evidence.end_drift,
         "lag_ns": c.lag.summary() if scheduled else empty,
         "lag_floor_ns": c.floor.lag.summary() if scheduled else empty,
@@ -141,6 +148,10 @@ def _depth(session: Session, found: Survey) -> dict[str, Any]:
         "recorded": {**recorded, "counts": c.recorded_shape.counts()} if recorded else None,
         "ks": distance,
     }
+
+
+def _longest_stall(session: Session) -> int:
+    return max(int(meter[Meter.LONGEST_STALL_NS]) for meter in session.rig.meters)
 
 
 def _order_kept(c: Collector) -> float:
@@ -208,6 +219,12 @@ def _notes(session: Session, found: Survey, seen: dict[str, Any] | None) -> list
     if session.rig.meter(Meter.BLOCKING):
         blocked = session.rig.meter(Meter.BLOCKING)
         notes.append(f"{blocked} commands went through kernel workers, their place uncertain")
+    held_up = _longest_stall(session)
+    if held_up > _STALL_WORTH_A_NOTE_NS:
+        longest = format_duration(held_up / 1e9)
+        notes.append(
+            f"the replayer itself was held up, for {longest} at most: not the device's time"
+        )
     if seen and seen["merges"]:
         notes.append(f"the block layer merged {seen['merges']} commands")
     if seen and seen["kernel_splits"]:

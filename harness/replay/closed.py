@@ -18,7 +18,7 @@ from harness.replay.heap import pop, push
 from harness.replay.jit import inner, kernel
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_i64, now_ns, pause
-from harness.replay.submit import DISCARD, reap, submit, take_again, wait
+from harness.replay.submit import DISCARD, look, reap, submit, take_again, wait
 from harness.replay.verify import make_truth
 from harness.replay.window import ABANDON, I64, NO_COMMAND, RUNNING, U64, Control, Meter, Window
 
@@ -95,7 +95,7 @@ def run_closed(
         if stop == ABANDON or meter[Meter.ENTER_ERROR] != 0:
             return
         _admit(lane, flight, window, loop, produced)
-        now = now_ns(flight.scratch) - start
+        now = look(flight, meter, start)
         count = _gather(lane, flight, window, loop, now) if stop == RUNNING else 0
         if count > 0:
             submit(lane, flight, window, meter, count, start)

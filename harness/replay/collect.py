@@ -25,6 +25,7 @@ class Collector:
 
     ``retired`` commands were taken. ``requests``, ``bytes`` and ``failed`` are by ``Op`` code
     and count requests of the trace; ``commands`` counts their parts. ``errors`` is by name.
+    ``recorded_ns`` is from the first to the last of them in the recording.
     """
 
     def __init__(self, window: Window, depth: int) -> None:
@@ -39,9 +40,12 @@ class Collector:
         self.lag = Histogram()
         self.first_issue: int | None = None
         self.first_due = 0
+        self.recorded_ns = 0
+        self._first_recorded = 0
         self.last_issue = 0
         self.last_due = 0
         self.last_done = 0
+        self._last_seen = 0
         self.floor = LagFloor(depth)
         self.latency: dict[tuple[int, int], Histogram] = {}
         self.recorded_latency: dict[tuple[int, int], Histogram] = {}
@@ -95,13 +99,17 @@ class Collector:
         running = np.maximum.accumulate(np.concatenate(([self.last_issue], issued)))
         self.overtaken += int(np.count_nonzero(issued < running[:-1]))
         order = np.argsort(issued, kind="stable")
-        service = service_times(issued[order], done[order], self.last_done)
+        seen = np.maximum(done - w.unsure[rows], issued)  # what we slept through is not its time
+        service = service_times(issued[order], seen[order], self._last_seen)
+        self._last_seen = max(self._last_seen, int(seen.max()))
         self.floor.add(due[order], service)
         self.commands += np.bincount(kind, minlength=len(Op))
         self._count_results(rows, kind)
         self._count_requests(rows)
         if self.first_issue is None:
             self.first_issue, self.first_due = int(issued[0]), int(due[0])
+            self._first_recorded = int(w.recorded_at[rows[0]])
+        self.recorded_ns = int(w.recorded_at[rows[-1]]) - self._first_recorded
         self.last_issue = max(self.last_issue, int(running[-1]))
         self.last_due = int(due[-1])
         self.last_done = max(self.last_done, int(done.max()))

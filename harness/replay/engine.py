@@ -9,10 +9,11 @@ from __future__ import annotations
 from harness.replay.jit import inner, kernel
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_i64, now_ns, pause
-from harness.replay.submit import DISCARD, reap, submit, take_again, wait
+from harness.replay.submit import DISCARD, look, reap, submit, take_again, wait
 from harness.replay.window import ABANDON, I64, RUNNING, Control, Meter, Window
 
-LONGEST_WAIT_NS = 50_000_000
+LONGEST_WAIT_NS = 5_000_000
+"""While it sleeps, an engine that is stopped cannot tell: a stop of this length may go unseen."""
 SHORT_WAIT_NS = 100_000
 BATCH_BYTES = 512 << 10
 """A batch ends with this much: stamping and submitting large requests takes time by the byte."""
@@ -35,7 +36,7 @@ def run_schedule(lane: Lane, flight: Flight, window: Window, control: I64, meter
         produced = load_i64(words + 8 * Control.PRODUCED)
         if stop == ABANDON or meter[Meter.ENTER_ERROR] != 0:
             return
-        now = now_ns(flight.scratch) - start
+        now = look(flight, meter, start)
         count = _gather(lane, flight, window, produced, now) if stop == RUNNING else 0
         if count > 0:
             submit(lane, flight, window, meter, count, start)

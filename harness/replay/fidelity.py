@@ -14,6 +14,8 @@ DRIFT_SHARE = 1e-4
 BACKLOG_ALLOWANCE_NS = 100_000_000
 BACKLOG_SHARE = 0.01
 """A device that holds requests up for longer, without a break, cannot carry the trace."""
+STALL_ALLOWANCE_NS = 100_000_000
+"""A replayer that was held up itself for longer did not keep the times, whatever the quantiles."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Evidence:
 
     ``lag_floor_p99`` and ``end_lag_floor`` are what a perfect replayer would have had on this
     device (``floor``), and ``longest_backlog`` the longest time for which the device would
-    have held it up without a break. ``problems`` are reasons of their own, such as a stall.
+    have held it up without a break. ``longest_stall`` is the longest time for which the replayer
+    itself was held up. ``problems`` are reasons of their own, such as a device that stalled.
     """
 
     order_matters: bool
@@ -40,6 +43,7 @@ class Evidence:
     end_drift: int | None = None
     end_lag_floor: int = 0
     longest_backlog: int = 0
+    longest_stall: int = 0
     problems: tuple[str, ...] = field(default=())
 
 
@@ -75,6 +79,9 @@ def _late(e: Evidence) -> list[str]:
     if e.lag_p99 is not None and e.longest_backlog > carried:
         backlog = _time(e.longest_backlog)
         reasons.append(f"the device cannot carry the trace: a backlog lasted {backlog}")
+    if e.lag_p99 is not None and e.longest_stall > STALL_ALLOWANCE_NS:
+        stall = _time(e.longest_stall)
+        reasons.append(f"the replayer itself was held up for {stall} (stopped, or no processor)")
     if e.lag_p99 is not None:
         allowed = (e.lag_floor_p99 or 0) + LAG_ALLOWANCE_NS
         if e.lag_p99 > allowed:

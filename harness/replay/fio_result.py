@@ -37,7 +37,7 @@ def assemble_fio(
             "reasons": reasons,
             "order_kept": run.order_kept,
             "duration_s": evidence.duration_ns / 1e9,
-            "recorded_duration_s": found.duration_ns * options.repeat / options.speed / 1e9,
+            "recorded_duration_s": found.length_ns(options.repeat) / options.speed / 1e9,
             "end_drift_ns": evidence.end_drift,
             "lag_ns": _summary(lag_ns),
             **thresholds(evidence),
@@ -98,7 +98,7 @@ def _evidence(
 def _drift(found: Survey, options: ReplayOptions, lag_ns: np.ndarray | None, seconds: float) -> int:
     if lag_ns is not None and len(lag_ns):
         return int(lag_ns[-1])
-    return int(seconds * 1e9 - found.duration_ns * options.repeat / options.speed)
+    return int(seconds * 1e9 - found.length_ns(options.repeat) / options.speed)
 
 
 def _summary(lag_ns: np.ndarray | None) -> dict[str, int | None]:

@@ -65,13 +65,21 @@ class At(IntEnum):
     """Words of ``Flight.at``.
 
     NEXT command to issue (or, in a closed loop, to admit), FREE buffer slots, how many commands
-    wait to be issued AGAIN, how many are FINISHED since the last look.
+    wait to be issued AGAIN, how many are FINISHED since the last look. LOOKED is when the engine
+    last looked at the clock, WAITED how long it meant to sleep since, HELD how long it was held
+    up since it last took completions (ns each).
     """
 
     NEXT = 0
     FREE = 1
     AGAIN = 2
     FINISHED = 3
+    LOOKED = 4
+    WAITED = 5
+    HELD = 6
+
+
+_NEVER = 1 << 62
 
 
 class Flight(NamedTuple):
@@ -115,5 +123,5 @@ def make_flight(window_size: int, depth: int, first: int) -> Flight:
         batch=np.zeros(depth, np.int64),
         finished=np.zeros(depth, np.int64),
         scratch=np.zeros(8, np.int64),
-        at=np.array([first, depth, 0, 0], np.int64),
+        at=np.array([first, depth, 0, 0, _NEVER, 0, 0], np.int64),
     )

@@ -20,16 +20,12 @@ from harness.replay.jit import kernel
 
 _LONG = types.int64
 _clock_gettime: Any = types.ExternalFunction("clock_gettime", signature(types.int32, _LONG, _LONG))
-_clock_nanosleep: Any = types.ExternalFunction(
-    "clock_nanosleep", signature(types.int32, _LONG, _LONG, _LONG, _LONG)
-)
 _syscall: Any = types.ExternalFunction("syscall", signature(*[_LONG] * 8))
 _errno_location: Any = types.ExternalFunction("__errno_location", signature(_LONG))
 
 _intrinsic: Any = intrinsic  # what it makes is called without its first argument
 
 CLOCK_MONOTONIC = 1
-TIMER_ABSTIME = 1
 BILLION = 1_000_000_000
 
 
@@ -98,14 +94,6 @@ def now_ns(scratch: NDArray[np.int64]) -> int:
     """CLOCK_MONOTONIC in nanoseconds. ``scratch``: two int64 of the calling thread."""
     _clock_gettime(CLOCK_MONOTONIC, scratch.ctypes.data)
     return int(scratch[0] * BILLION + scratch[1])
-
-
-@kernel
-def sleep_until(when_ns: int, scratch: NDArray[np.int64]) -> None:
-    """Sleep until CLOCK_MONOTONIC reads ``when_ns``, or a signal comes."""
-    scratch[0] = when_ns // BILLION
-    scratch[1] = when_ns % BILLION
-    _clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, scratch.ctypes.data, 0)
 
 
 @kernel

@@ -71,6 +71,10 @@ class ReplayOptions:
                 raise UsageError(f"{name.replace('_', '-')} must be positive: {value}")
         if self.verify and self.zero:
             raise UsageError("--verify needs stamped payloads, which --zero leaves out")
+        if self.verify and self.queues > 1:
+            raise UsageError("--verify needs one queue: it follows which write came last")
+        if self.until_bytes is not None and self.repeat != 1:
+            raise UsageError("--until repeats the trace as often as needed: leave --repeat out")
         if self.mode == "flat-out" and self.speed != 1:
             raise UsageError("--speed means nothing flat out")
         if self.mode == "closed-loop" and self.queues > 1:

@@ -83,20 +83,21 @@ class Planner:
         self._limits = limits.by_op
         self._window = window
         self._streams = Streams(options.speed) if options.mode == "closed-loop" else None
-        self._rows = self._all_passes(trace, stream_column)
+        self._rows = each_pass(trace, survey, options, stream_column)
         self._pending: Rows | None = None
         self._at = 0
-        self._bytes_goal = options.until_bytes
-        self._goal_op = Op.WRITE if survey.bytes[Op.WRITE] else Op.READ
-        self._goal_bytes = 0
-        self.passes = 0
         self.commands = 0
         self.requests = 0
         self.splits = 0
         self.bytes_moving = 0
         self.finished = False
-        if self._bytes_goal is not None and not survey.bytes[self._goal_op]:
+        if options.until_bytes is not None and not survey.bytes[: Op.WRITE + 1].any():
             raise UsageError("--until counts bytes, and the trace reads and writes none")
+
+    @property
+    def passes(self) -> int:
+        """Passes over the trace that were begun."""
+        return -(-self.requests // self._survey.replayed)
 
     @property
     def total_requests(self) -> int | None:
@@ -128,28 +129,6 @@ class Planner:
         self.bytes_moving += int(rows.length[done][moving].sum())
         return int(commands)
 
-    def _all_passes(self, trace: Trace, stream_column: str | None) -> Iterator[Rows]:
-        """Rows to issue, pass after pass, until as much is planned as was asked for."""
-        while self._bytes_goal is not None or self.passes < self._options.repeat:
-            for rows in one_pass(trace, self._survey, self._options, self.passes, stream_column):
-                if self._bytes_goal is None:
-                    yield rows
-                    continue
-                yield self._until_goal(rows)
-                if self._goal_bytes >= self._bytes_goal:
-                    return
-            self.passes += 1
-
-    def _until_goal(self, rows: Rows) -> Rows:
-        """Cut ``rows`` after the request with which the goal is reached."""
-        assert self._bytes_goal is not None
-        counted = np.where(rows.op == self._goal_op, rows.length, 0)
-        sums = self._goal_bytes + np.cumsum(counted)
-        end = int(np.searchsorted(sums, self._bytes_goal)) + 1
-        if len(sums):
-            self._goal_bytes = int(sums[min(end, len(sums)) - 1])
-        return _select(rows, slice(0, end))
-
 
 def one_pass(
     trace: Trace, survey: Survey, options: ReplayOptions, number: int, stream: str | None = None
@@ -161,10 +140,23 @@ def one_pass(
             yield _timed(kept, number * survey.period_ns, options.speed)
 
 
-def each_pass(trace: Trace, survey: Survey, options: ReplayOptions) -> Iterator[Rows]:
-    """The rows of all passes of ``options.repeat``."""
-    for number in range(options.repeat):
-        yield from one_pass(trace, survey, options, number)
+def each_pass(
+    trace: Trace, survey: Survey, options: ReplayOptions, stream: str | None = None
+) -> Iterator[Rows]:
+    """The rows of all passes: so many as asked for, or until so many bytes are moved."""
+    goal, moved, number = options.until_bytes, 0, 0
+    goal_op = Op.WRITE if survey.bytes[Op.WRITE] else Op.READ
+    while goal is not None or number < options.repeat:
+        for rows in one_pass(trace, survey, options, number, stream):
+            if goal is None:
+                yield rows
+                continue
+            sums = moved + np.cumsum(np.where(rows.op == goal_op, rows.length, 0))
+            yield _select(rows, slice(0, int(np.searchsorted(sums, goal)) + 1))
+            moved = int(sums[-1])
+            if moved >= goal:
+                return
+        number += 1
 
 
 def refuse_impossible(survey: Survey, info: DeviceInfo) -> str | None:

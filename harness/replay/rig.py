@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.core.errors import UsageError
 from harness.device.buffers import AlignedPool, PayloadPool
 from harness.device.guard import Target
 from harness.device.info import DeviceInfo
@@ -98,8 +97,6 @@ class Rig:
         self.control: I64 = np.zeros(len(Control), np.int64)
         self.truth: U64 = np.zeros(0, np.uint64)
         if options.verify:
-            if options.queues > 1:
-                raise UsageError("--verify needs one queue: it follows which write came last")
             self.truth = make_truth(target.size_bytes, unit_bytes)
         self.loop: Loop | None = None
         if options.mode == "closed-loop":

@@ -25,6 +25,8 @@ from harness.trace.parquet import Trace
 _LEAD_NS = 20_000_000
 _LOOK_S = 0.01
 _WATCH_S = 0.25
+_STOPPED_S = 1.0
+"""If we did not get to look for so long, we were stopped."""
 _REFILL_ROWS = WINDOW_ROWS // 8
 
 
@@ -109,8 +111,11 @@ class Session:
 
     def _watch(self) -> None:
         """Keep the window full and emptied until the engines end or something is wrong."""
-        watched = time.monotonic()
+        watched = looked = time.monotonic()
         while self.rig.running():
+            if time.monotonic() - looked > _STOPPED_S:
+                watched = time.monotonic()  # let the engines see first what came meanwhile
+            looked = time.monotonic()
             self.collector.collect(self.planner.commands)
             room = self._window.size - (self.planner.commands - self.collector.retired)
             if not self.planner.finished and room >= _REFILL_ROWS:

@@ -40,6 +40,28 @@ _FALLOC_ZERO_KEEP_SIZE = 0x11
 _GETEVENTS_ARG_BYTES = 24
 _PATIENCE = 64
 """Refusals after which a command may block, in a worker thread of the kernel."""
+_STALL_NS = 1_000_000
+"""An engine that has not looked at the clock for longer was held up itself."""
+
+
+@inner
+def look(flight: Flight, meter: I64, start: int) -> int:
+    """What the clock says (ns since ``start``); notes when that comes later than it should.
+
+    An engine that was stopped, or had no processor, sees completions late: that time is not
+    the device's.
+    """
+    at = flight.at
+    now = now_ns(flight.scratch) - start
+    held = now - at[At.LOOKED] - at[At.WAITED]
+    if held > _STALL_NS:
+        at[At.HELD] += held
+        meter[Meter.STALLS] += 1
+        meter[Meter.STALLED_NS] += held
+        meter[Meter.LONGEST_STALL_NS] = max(meter[Meter.LONGEST_STALL_NS], held)
+    at[At.LOOKED] = now
+    at[At.WAITED] = 0
+    return int(now)
 
 
 @inner
@@ -156,9 +178,12 @@ def _discard_now(
         note_issue(lane, window, window.number[row], row, True)
     where = flight.scratch.ctypes.data + 32
     result = system_call(_SYS_IOCTL, lane.device_fd, _BLKDISCARD, where, 0, 0, 0)
+    done = now_ns(flight.scratch) - start
+    flight.at[At.WAITED] += done - window.issued[row]
     meter[Meter.ISSUED] += 1
     meter[Meter.LAST_LAG_NS] = window.issued[row] - window.due[row]
-    _finish(lane, flight, window, meter, row, result, now_ns(flight.scratch) - start)
+    window.unsure[row] = 0
+    _finish(lane, flight, window, meter, row, result, done)
 
 
 @inner
@@ -166,9 +191,10 @@ def reap(lane: Lane, flight: Flight, window: Window, meter: I64, start: int) -> 
     """Take every completion that is there; ``flight.finished`` gets the commands."""
     head, tail = int(np.int64(load_u32(lane.cq_head))), int(np.int64(load_u32(lane.cq_tail)))
     if head == tail:
+        flight.at[At.HELD] = 0
         return
     row_mask = len(window.due) - 1
-    now = now_ns(flight.scratch) - start
+    now = look(flight, meter, start)
     while head != tail:
         place = head & (len(lane.cqes) - 1)
         command = int(np.int64(lane.cqes[place, 0]))
@@ -185,10 +211,12 @@ def reap(lane: Lane, flight: Flight, window: Window, meter: I64, start: int) -> 
                     note_failure(lane, window, command, row)
                 elif window.kind[row] == _READ:
                     check_read(lane, window, meter, row, flight.slot[row])
+            window.unsure[row] = flight.at[At.HELD]
             _finish(lane, flight, window, meter, row, result, now)
         flight.free[flight.at[At.FREE]] = flight.slot[row]
         flight.at[At.FREE] += 1
     store_u32(lane.cq_head, np.uint32(head))
+    flight.at[At.HELD] = 0
 
 
 @inner
@@ -234,5 +262,6 @@ def wait(lane: Lane, flight: Flight, meter: I64, timeout_ns: int, count: int) ->
         scratch.ctypes.data + 24, _GETEVENTS_ARG_BYTES,
     )  # fmt: skip
     meter[Meter.ENTERS] += 1
+    flight.at[At.WAITED] += timeout_ns
     if result < 0 and result not in (_ETIME, _EINTR, _EBUSY, _EAGAIN):
         meter[Meter.ENTER_ERROR] = result

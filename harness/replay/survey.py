@@ -57,6 +57,10 @@ class Survey:
         """Requests to issue in one pass."""
         return int(self.requests.sum())
 
+    def length_ns(self, passes: int) -> int:
+        """From the beginning to the last request of so many passes."""
+        return (passes - 1) * self.period_ns + self.duration_ns
+
     @property
     def period_ns(self) -> int:
         """Length of one pass when the trace is repeated: its duration and one mean gap."""

@@ -33,7 +33,8 @@ class Window(NamedTuple):
     must be complete ``think`` ns before this one (NO_COMMAND: none).
 
     Measured: submitted (before the system call), issued (after it), done (0 until complete),
-    result (bytes or 0, or minus errno), wrong (sectors that failed verification).
+    result (bytes or 0, or minus errno), wrong (sectors that failed verification), unsure (ns
+    before ``done`` in which the engine was held up: the device may have been done as early).
     """
 
     kind: U8
@@ -52,6 +53,7 @@ class Window(NamedTuple):
     done: I64
     result: I64
     wrong: I64
+    unsure: I64
 
     @property
     def size(self) -> int:
@@ -103,3 +105,6 @@ class Meter(IntEnum):
     WRONG = 12
     RACING = 13
     BLOCKING = 14
+    STALLS = 15
+    STALLED_NS = 16
+    LONGEST_STALL_NS = 17

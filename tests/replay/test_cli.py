@@ -124,6 +124,12 @@ def test_a_trace_that_does_not_fit_is_refused_whole(tmp_path: Path) -> None:
         (["x"], "say where"),
         (["x", "--loop", "1MiB", "--mode", "quick"], "unknown mode 'quick'"),
         (["x", "--loop", "1MiB", "--until", "lots"], "not a size"),
+        (["x", "--loop", "1MiB", "--destroy", "S1"], "no meaning: --destroy"),
+        (["x", "--device", "/dev/x", "--loop-dir", "/tmp"], "no meaning: --loop-dir"),
+        (["x", "--loop", "1MiB", "--keep", "line-count"], "no meaning: --keep"),
+        (["x", "--loop", "1MiB", "--until", "1GB", "--repeat", "1"], "no meaning: --repeat"),
+        (["x", "--loop", "1MiB", "--mode", "flat-out", "--no-realtime"], "meaning: --realtime"),
+        (["x", "--loop", "1MiB", "--engine", "fio", "--seed", "3"], "no meaning: --seed"),
     ],
 )
 def test_bad_words_get_one_clear_error(words: list[str], reason: str, tmp_path: Path) -> None:

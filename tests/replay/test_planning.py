@@ -207,6 +207,8 @@ def test_batches_stay_below_the_plug_where_it_reverses_order() -> None:
         ({"depth": -1}, "depth must be positive"),
         ({"until_bytes": 0}, "until-bytes must be positive"),
         ({"verify": True, "zero": True}, "stamped payloads"),
+        ({"verify": True, "queues": 2}, "needs one queue"),
+        ({"until_bytes": 4096, "repeat": 2}, "leave --repeat out"),
         ({"mode": "flat-out", "speed": 2}, "means nothing flat out"),
         ({"mode": "closed-loop", "queues": 2}, "one queue"),
         ({"engine": "fio", "mode": "closed-loop"}, "no closed loop"),
