@@ -20,6 +20,7 @@ from harness.core.units import format_size
 from harness.stores.base import Store
 from harness.stores.lmcache_raw_block import LmcacheRawBlock
 from harness.stores.models import ModelKv, load_model
+from harness.stores.mooncake_stores import BucketStore
 from harness.stores.ops import OpArray
 from harness.stores.registry import StoreSpec, load_store_spec, make_store
 from harness.stores.requests.form import Request, RequestBatch
@@ -98,7 +99,8 @@ class Placed:
         ops = self.store.serve(self.traffic.restore(session))
         self.written_bytes += write_ops(engine, self._writes(ops))
         reads = ops[(ops["op"] == Op.READ) & (ops["session"] == session)]
-        found = by_layer(reads, self.spec.layout, self.model, self.spec.chunk_tokens)
+        heads = self.store.heads(reads["key"]) if isinstance(self.store, BucketStore) else None
+        found = by_layer(reads, self.spec.layout, self.model, self.spec.chunk_tokens, heads)
         needed = session_bytes(self.placement, self.model) // self.placement.sessions
         if found.wanted_bytes < needed:
             raise UsageError(

@@ -73,11 +73,16 @@ class Plan:
         return len(self.offset)
 
 
-def by_layer(ops: OpArray, store: str, model: ModelKv, chunk_tokens: int) -> Ranges:
+def by_layer(
+    ops: OpArray, store: str, model: ModelKv, chunk_tokens: int,
+    heads: NDArray[np.int64] | None = None,
+) -> Ranges:  # fmt: skip
     """The ranges of each layer in a session's reads.
 
     Ops that name their layer stay as they are. A whole chunk is cut by the order of its layout;
-    fixed states come after the last layer. UsageError for a chunk that is not the model's.
+    fixed states come after the last layer. ``heads`` (one an op): bytes before the value in its
+    first page, for stores that do not align values; the store reads whole pages around them.
+    UsageError for a chunk that is not the model's.
     """
     layers = len(model.layer_bytes)
     named = ops["layer"] != ALL_LAYERS
@@ -91,7 +96,9 @@ def by_layer(ops: OpArray, store: str, model: ModelKv, chunk_tokens: int) -> Ran
         first = np.zeros(len(chunks), np.int64)
         parts.append(Ranges(chunks["offset"], chunks["length"], first))
     elif len(chunks):
-        parts += _cut_chunks(chunks, _inside_chunk(store, model, chunk_tokens), store)
+        before = np.zeros(len(ops), np.int64) if heads is None else heads
+        within = _inside_chunk(store, model, chunk_tokens)
+        parts += _cut_chunks(chunks, within, before[~named & ~state], store)
     return Ranges(
         np.concatenate([part.offset for part in parts]),
         np.concatenate([part.length for part in parts]),
@@ -134,32 +141,36 @@ def interleave(plans: list[Plan]) -> Plan:
     )
 
 
-def _cut_chunks(chunks: OpArray, within: Ranges, store: str) -> list[Ranges]:
+def _cut_chunks(
+    chunks: OpArray, within: Ranges, heads: NDArray[np.int64], store: str
+) -> list[Ranges]:
     """The ranges ``within`` every chunk; a chunk may lie in several pieces (equal keys in turn)."""
     fresh = np.concatenate(([True], chunks["key"][1:] != chunks["key"][:-1]))
     first = np.flatnonzero(fresh)
-    held = np.add.reduceat(chunks["length"], first)
+    held = np.add.reduceat(chunks["length"], first).astype(np.int64) - heads[first]
     if int((within.offset + within.length).max()) > int(held.min()):
         raise UsageError(f"{store}: reads of less than a chunk cannot be cut by layer")
     count = np.diff(np.append(first, len(chunks)))
-    whole = chunks[first[count == 1]]
+    alone = first[count == 1]
+    start = chunks["offset"][alone] + heads[alone].astype(np.uint64)
     parts = [
         Ranges(
-            (whole["offset"][:, None] + within.offset[None, :]).ravel(),
-            np.tile(within.length, len(whole)),
-            np.tile(within.layer, len(whole)),
+            (start[:, None] + within.offset[None, :]).ravel(),
+            np.tile(within.length, len(alone)),
+            np.tile(within.layer, len(alone)),
         )
     ]
-    for start, pieces in zip(first[count > 1], count[count > 1], strict=True):
-        parts.append(_across(chunks[start : start + pieces], within))
+    for at, pieces in zip(first[count > 1], count[count > 1], strict=True):
+        parts.append(_across(chunks[at : at + pieces], within, int(heads[at])))
     return parts
 
 
-def _across(pieces: OpArray, within: Ranges) -> Ranges:
+def _across(pieces: OpArray, within: Ranges, head: int) -> Ranges:
     """``within`` one chunk that lies in several pieces: each range falls into those it meets."""
     ends = np.cumsum(pieces["length"]).astype(np.int64)
     starts = ends - pieces["length"].astype(np.int64)
-    low, high = within.offset.astype(np.int64), (within.offset + within.length).astype(np.int64)
+    low = within.offset.astype(np.int64) + head
+    high = low + within.length.astype(np.int64)
     from_, to = np.maximum(low[:, None], starts), np.minimum(high[:, None], ends)
     which, piece = np.nonzero(to > from_)
     begin = from_[which, piece]

@@ -169,3 +169,21 @@ def test_every_shipped_store_can_be_benchmarked_or_says_why(nowhere: Engine, sto
     whole = make_plan(found, "whole", gap_bytes=64 << 10, read_bytes=MIB)
     assert layered.wanted_bytes == whole.wanted_bytes
     assert len(layered) >= len(whole)
+
+
+def test_a_bucket_store_s_layers_are_cut_where_its_values_lie(nowhere: Engine) -> None:
+    """Read pages cover every value, whose start the store alone knows, and are more than it."""
+    where = placement("mooncake-bucket")
+    placed = Placed(where, Region(0, needed_bytes(where)), seed=2)
+    placed.write(nowhere)
+    (found,) = placed.sessions
+    assert found.wanted_bytes == session_bytes(where, placed.model)
+    # Keys of 64 bytes before each value: hardly one starts on a page.
+    assert np.mean(found.offset % np.uint64(4096) != 0) > 0.9
+    chunk_bytes = placed.model.chunk_bytes(placed.spec.chunk_tokens)
+    starts = np.sort(found.offset[found.layer == 0].astype(np.int64))
+    # Values of one bucket are a record apart.
+    assert (chunk_bytes + 64) in np.diff(starts)
+    plan = make_plan(found, "layers", gap_bytes=0, read_bytes=MIB)
+    each = chunk_bytes // 32
+    assert plan.amplification == pytest.approx((each + 4096) / each, rel=0.05)

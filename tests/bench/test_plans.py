@@ -115,6 +115,34 @@ def test_a_chunk_in_pieces_is_cut_across_them() -> None:
     assert rows == [((1 << 20) + 16384, 4096), (1 << 30, 4096), ((5 << 30) + 16384, 8192)]
 
 
+def test_an_unaligned_value_is_cut_from_where_it_starts() -> None:
+    model = load_model("llama-3.1-8b-tp8")
+    chunk = model.chunk_bytes(16)  # 8 KiB a layer
+    head = 1000
+    ops = empty_ops(3)
+    ops["offset"] = [1 << 20, 1 << 30, 5 << 30]
+    # One object in one piece, one that its file's extents cut after 20 KiB.
+    ops["length"] = [chunk + PAGE_BYTES, 20480, chunk + PAGE_BYTES - 20480]
+    ops["op"], ops["layer"], ops["key"] = Op.READ, ALL_LAYERS, [7, 8, 8]
+    ops["object_class"] = ObjectClass.FULL_ATTENTION
+    heads = np.array([head, head, head])
+    found = by_layer(ops, "mooncake-bucket", model, 16, heads)
+    assert found.wanted_bytes == 2 * chunk
+    third = found.layer == 2  # bytes 16384 to 24576 of the value
+    rows = sorted(zip(found.offset[third].tolist(), found.length[third].tolist(), strict=True))
+    assert rows == [
+        ((1 << 20) + head + 16384, 8192),
+        ((1 << 30) + head + 16384, 20480 - head - 16384),
+        (5 << 30, 8192 - (20480 - head - 16384)),
+    ]
+    # O_DIRECT fetches the three pages that each 8 KiB touch.
+    plan = make_plan(found, "layers", gap_bytes=0, read_bytes=1 << 20)
+    mine = plan.layer == 2
+    assert plan.length[mine].tolist() == [12288, 4096, 8192]
+    with pytest.raises(UsageError, match="less than a chunk"):
+        by_layer(ops[:1], "mooncake-bucket", model, 16, np.array([5000]))
+
+
 def test_token_major_chunks_come_whole_with_the_first_layer() -> None:
     model = load_model("llama-3.1-8b-tp8")
     ops = empty_ops(2)
