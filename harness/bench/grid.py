@@ -144,7 +144,7 @@ class Grid(Strict):
     budget_s: Annotated[float, Field(gt=0)] | None = None
     """When this is over no further repeats are started, and the result says so."""
     device_bytes: Size | None = None
-    """Size of the loop device that is made when no device is given."""
+    """Size of the loop device that is made when no device is given; by default all cells fit."""
     region_bytes: Size | None = None
     """Capacity of each store; by default what the sessions and their age need."""
     fills: Annotated[int, Field(ge=0, le=4)] = 0
@@ -193,6 +193,27 @@ class Group(Strict):
 def load_grid(name_or_path: str) -> Grid:
     """A grid by path, or by name from ``workloads/bench``; UsageError names file and key."""
     return load_yaml(Path(find_yaml("workloads/bench", name_or_path)), Grid)
+
+
+def scaled(
+    grid: Grid, *, size_bytes: int | None = None, sample_seconds: float | None = None,
+    budget_s: float | None = None,
+) -> Grid:  # fmt: skip
+    """The grid on a smaller device, with shorter samples, or within a time limit.
+
+    Cells stay as they are, and those that do not fit are skipped; the reference region becomes a
+    quarter of the device at most.
+    """
+    changes: dict[str, object] = {}
+    if size_bytes is not None:
+        quarter = max(1, size_bytes // 4 >> 22) << 22
+        changes["device_bytes"] = size_bytes
+        changes["reference_bytes"] = min(grid.reference_bytes, quarter)
+    if sample_seconds is not None:
+        changes["sample_seconds"] = sample_seconds
+    if budget_s is not None:
+        changes["budget_s"] = budget_s
+    return Grid.model_validate({**grid.model_dump(), **changes})
 
 
 def groups(grid: Grid) -> Iterator[Group]:

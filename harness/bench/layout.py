@@ -19,7 +19,8 @@ from harness.bench.fio import Fio, find_fio
 from harness.bench.grid import Grid, Group, Load, Placement, groups
 from harness.bench.journal import Journal
 from harness.bench.loadsweep import placements, sweep
-from harness.bench.placed import WRITE_BYTES, WRITE_DEPTH, Placed, Region, needed_bytes
+from harness.bench.outlook import size_of
+from harness.bench.placed import WRITE_BYTES, WRITE_DEPTH, Placed, Region
 from harness.bench.reference import ReferenceCell, RingSequential
 from harness.bench.results import BenchResult, LoadPoint, Skipped
 from harness.bench.rounds import Budget, run_rounds
@@ -39,11 +40,14 @@ _FILL_BYTES = 256 << 20
 
 
 def loop_bytes(grid: Grid) -> int:
-    """Size of the loop device that a grid needs: the reference region and its largest group."""
+    """Size of a grid's own loop device: what it says, else its reference region and largest
+    group."""
+    if grid.device_bytes is not None:
+        return grid.device_bytes // WRITE_BYTES * WRITE_BYTES
     together = [group.placements for group in groups(grid)] + [placements(p) for p in grid.load]
-    largest = max((sum(_size(grid, place) for place in some) for some in together), default=0)
+    largest = max((sum(size_of(grid, place) for place in some) for some in together), default=0)
     needed = grid.reference_bytes + largest
-    return max(grid.device_bytes or 0, -(-needed // WRITE_BYTES) * WRITE_BYTES)
+    return -(-needed // WRITE_BYTES) * WRITE_BYTES
 
 
 def bench_on_loop(
@@ -132,10 +136,14 @@ class _Run:
                 self._fill(writer, whole, f"fill {number + 1} of the device")
             if todo or self.grid.reference or self.grid.load:
                 self._fill(writer, self.reference, "filling the reference region")
-            for number, group in todo:
-                self._group(bench, writer, number, group)
             cells = self._reference_cells(bench)
+            parts_left = len(todo) + bool(cells)
+            for number, group in todo:
+                self.budget.next_part(parts_left)
+                self._group(bench, writer, number, group)
+                parts_left -= 1
             if cells:
+                self.budget.next_part(parts_left)
                 self._measure(cells, len(list(groups(self.grid))))
             for part in self.grid.load:
                 self._load_sweep(bench, writer, part)
@@ -184,7 +192,7 @@ class _Run:
         names: Callable[[Placement], list[str]],
     ) -> list[Placed]:  # fmt: skip
         """Write ``wanted`` side by side behind the reference region; what fails is skipped."""
-        sizes = [_size(self.grid, placement) for placement in wanted]
+        sizes = [size_of(self.grid, placement) for placement in wanted]
         needed = self.reference.size_bytes + sum(sizes)
         if needed > self.target.size_bytes:
             reason = (
@@ -262,7 +270,3 @@ def _key(target: Target, grid: Grid) -> dict[str, Any]:
         "grid": grid.model_dump(mode="json"),
         "device": [info.model, info.serial, info.size_bytes],
     }
-
-
-def _size(grid: Grid, placement: Placement) -> int:
-    return grid.region_bytes or needed_bytes(placement)

@@ -49,6 +49,12 @@ def placements(part: Load) -> tuple[Placement, ...]:
     )  # fmt: skip
 
 
+def points_of(part: Load) -> int:
+    """Points of a sweep: stores, rates and what is done at a deadline."""
+    rates = len(part.rates_per_s or part.shares)
+    return len(part.stores) * rates * len(part.on_deadline)
+
+
 def sweep(
     bench: Bench,
     part: Load,

@@ -7,6 +7,7 @@ round.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,17 +35,24 @@ class Budget:
     limit_s: float | None
     started: float
     cut: bool = False
+    _part_until_s: float = math.inf
 
     @staticmethod
     def start(limit_s: float | None) -> Budget:
         """A budget that starts now."""
         return Budget(limit_s, time.monotonic())
 
+    def next_part(self, parts_left: int) -> None:
+        """Give the part that starts now, of ``parts_left``, its even share of the time left."""
+        if self.limit_s is not None:
+            spent = time.monotonic() - self.started
+            self._part_until_s = spent + max(0.0, self.limit_s - spent) / parts_left
+
     def allows(self, next_s: float) -> bool:
         """Whether work of ``next_s`` still fits; if not, remembers that it was cut."""
         if self.limit_s is None:
             return True
-        if time.monotonic() - self.started + next_s <= self.limit_s:
+        if time.monotonic() - self.started + next_s <= min(self.limit_s, self._part_until_s):
             return True
         self.cut = True
         return False

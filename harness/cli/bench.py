@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,24 +41,55 @@ def layout(
     resume: Annotated[
         Path | None, typer.Option(help="Interrupted run folder (.partial) to continue.")
     ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help="Size of the loop device, such as 8GiB: what does not fit is skipped and listed."
+        ),
+    ] = None,
+    budget_s: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds after which nothing is repeated any more."),
+    ] = None,
+    sample_seconds: Annotated[
+        float | None, typer.Option(min=0.001, help="Length of a sample, for a shorter run.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be measured, and how long.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Read sessions back layer-ordered contiguous and eviction-ordered scattered.
 
     Root is needed to make a loop device, and to make sure that nobody else uses the device.
+    How long a grid takes is said before it starts; the grids for real drives finish in minutes
+    with a smaller device, shorter samples and a time limit:
+    harness bench layout --grid layouts --size 8GiB --sample-seconds 0.05 --budget-s 300
 
     Example: harness bench layout --grid quick
     """
-    from harness.bench.grid import load_grid
+    from harness.bench.grid import load_grid, scaled
     from harness.bench.journal import NAME
-    from harness.bench.layout import bench_layout, bench_on_loop
+    from harness.bench.layout import bench_layout, bench_on_loop, loop_bytes
+    from harness.bench.outlook import outlook
     from harness.bench.resume import carry_over
     from harness.core.files import write_json
     from harness.core.runs import RunFolder
+    from harness.core.units import parse_size
     from harness.device.guard import open_guarded
+    from harness.device.info import device_info
     from harness.report.page import render_run
 
-    wanted = load_grid(grid)
+    wanted = scaled(
+        load_grid(grid), size_bytes=parse_size(size) if size else None,
+        sample_seconds=sample_seconds, budget_s=budget_s,
+    )  # fmt: skip
+    ahead = outlook(wanted, device_info(device).size_bytes if device else loop_bytes(wanted))
+    if dry_run:
+        print_json(asdict(ahead)) if as_json else console().print(ahead.text(), soft_wrap=True)
+        return
+    if not as_json:
+        console().print(ahead.text(), soft_wrap=True)
     with RunFolder(results, "bench", wanted.name, wanted.model_dump(mode="json")) as run:
         journal = run.path / NAME
         if resume is not None:

@@ -75,6 +75,17 @@ def test_a_spent_budget_ends_after_whole_rounds_and_says_so() -> None:
     assert calls.count("a") == calls.count("b")
 
 
+def test_parts_share_a_budget_evenly_however_long_the_first_could_go_on() -> None:
+    calls: list[str] = []
+    budget = Budget.start(0.4)
+    for parts_left, name in ((2, "a"), (1, "b")):
+        budget.next_part(parts_left)
+        cell = Fake(name, steady(), calls, pause_s=0.06)
+        run_rounds([cell], grid(repeats=20), 0, Journal(KEY), budget)
+    assert budget.cut
+    assert calls.count("b") >= 2  # the first part would have taken all
+
+
 def test_even_without_budget_every_cell_has_one_sample() -> None:
     calls: list[str] = []
     budget = Budget.start(1e-9)
