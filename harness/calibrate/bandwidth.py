@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,32 +76,45 @@ def bandwidth_terms(found: Sequence[BandwidthSample]) -> list[BandwidthTerm]:
     """A fit for every kind of cell that has enough different sizes and depths.
 
     Layout cells are fitted too, over the mean size of their commands: that is the price of
-    fragments. Cells with background writes are left out.
+    fragments; all layouts together, and each by itself. Cells with background writes are left out.
     """
-    kinds: dict[tuple[Any, ...], list[BandwidthSample]] = defaultdict(list)
+    kinds: dict[_Kind, list[BandwidthSample]] = defaultdict(list)
     for sample in found:
-        if not sample.background_writes and sample.pattern != "copy":
-            key = (sample.hop, sample.direction, sample.pattern, sample.engine)
-            kinds[key].append(sample)
-    return [
-        term for key, members in sorted(kinds.items()) if (term := _term(key, members)) is not None
-    ]
+        if sample.background_writes:
+            continue
+        kind = _Kind(
+            sample.hop, sample.direction, sample.pattern, sample.engine, sample.transport,
+            sample.access, None,
+        )  # fmt: skip
+        kinds[kind].append(sample)
+        if sample.layout is not None:
+            kinds[kind._replace(layout=sample.layout)].append(sample)
+    ordered = sorted(kinds.items(), key=lambda item: [str(part) for part in item[0]])
+    return [term for kind, members in ordered if (term := _term(kind, members)) is not None]
 
 
-def _term(key: tuple[Any, ...], members: list[BandwidthSample]) -> BandwidthTerm | None:
-    size = np.array([sample.request_bytes for sample in members])
+class _Kind(NamedTuple):
+    """What samples of one fit have in common."""
+
+    hop: Hop
+    direction: Literal["read", "write", "mixed"]
+    pattern: str
+    engine: str
+    transport: str
+    access: str | None
+    layout: str | None
+
+
+def _term(kind: _Kind, members: list[BandwidthSample]) -> BandwidthTerm | None:
+    size = np.array([issued_bytes(sample) for sample in members])
     depth = np.array([float(sample.queue_depth * sample.threads) for sample in members])
     if _distinct(size, depth) < min(LEAST_POINTS.values()):
         return None
     gbps = np.array([sample.gbps.median for sample in members])
     fitted, rejected = fit_bandwidth(size, depth, gbps)
-    hop, direction, pattern, engine = key
     threads = [float(sample.threads) for sample in members]
     return BandwidthTerm(
-        hop=hop,
-        direction=direction,
-        pattern=pattern,
-        engine=engine,
+        **kind._asdict(),
         form=fitted.form,
         rejected=rejected,
         error=fitted.error,
@@ -117,6 +130,11 @@ def _term(key: tuple[Any, ...], members: list[BandwidthSample]) -> BandwidthTerm
             "threads": Range(low=min(threads), high=max(threads)),
         },
     )
+
+
+def issued_bytes(sample: BandwidthSample) -> float:
+    """Bytes of a request as it reaches the device: readers cut longer ones into tasks."""
+    return min(sample.request_bytes, sample.task_bytes or sample.request_bytes)
 
 
 def _distinct(size: NDArray[np.float64], depth: NDArray[np.float64]) -> int:

@@ -74,6 +74,9 @@ def _waf(samples: Sequence[WafSample]) -> Constant:
     sample, unit = best_waf(samples), "NAND bytes / host bytes"
     if sample is None:
         return _missing("WAF", unit, SEED_WAF, "no wear result was given")
+    if sample.point is not None:
+        reason = f"only points of sweeps were given ({len(samples)}): choose one by its conditions"
+        return _missing("WAF", unit, SEED_WAF, reason)
     store = f", store {sample.store}" if sample.store else ""
     origin = f"{sample.source}, profile {sample.profile}, policy {sample.policy}{store}"
     if sample.steady is None:
@@ -92,11 +95,17 @@ def _waf(samples: Sequence[WafSample]) -> Constant:
 
 
 def best_waf(samples: Sequence[WafSample]) -> WafSample | None:
-    """The sample that speaks for the drive: of its own size, steady, measured before modelled."""
+    """The sample that speaks for the drive: of its own size and no point of a sweep, steady,
+    measured before modelled."""
     rank = {"device-counters": 0, "femu": 1, "ftl-model": 2}
     return min(
         samples,
-        key=lambda s: (s.note == CAPTURED_NOTE, s.steady is None, rank[s.source]),
+        key=lambda s: (
+            s.note == CAPTURED_NOTE,
+            s.point is not None,
+            s.steady is None,
+            rank[s.source],
+        ),
         default=None,
     )
 

@@ -80,6 +80,7 @@ def export(
         hop_terms=hops,
         waf=waf,
         waf_terms=wear.waf_terms(waf),
+        waf_layouts=wear.waf_layouts(waf),
         endurance=drives,
         not_measured=_not_measured(results, found, waf, drives, uncounted),
     )
@@ -104,9 +105,8 @@ def _wear(sources: Sequence[Source]) -> tuple[list[WafSample], list[EnduranceTer
                 continue
             captured = name == "wear-captured.json"
             samples += wear.waf_samples(result, source.name, CAPTURED_NOTE if captured else None)
-            drive = wear.endurance(result, source.name)
-            if drive is not None and not captured:
-                drives.append(drive)
+            if not captured:
+                drives += wear.endurance(result, source.name)
     return samples, drives
 
 
@@ -223,6 +223,8 @@ def _not_measured(
     for sample in waf:
         if sample.steady is None:
             what = f"steady WAF of {sample.profile}, policy {sample.policy}"
+            if sample.point is not None:
+                what += f", {', '.join(f'{key} {value}' for key, value in sample.point.items())}"
             missing[what] = f"{sample.run}: the run ended before it was steady"
     if not any(drive.paper_days for drive in drives):
         missing["lifetime in days"] = "no run gave writes a day (a request trace's clock, or given)"

@@ -7,7 +7,6 @@ with more parameters wins only if it predicts points that it has not seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,44 +118,61 @@ def _starts(
     return ("b_max_gbps", "half_bytes"), [np.log([top, half]) for half in halves]
 
 
-def fit_waf(x: Floats, waf: Floats) -> Fitted:
-    """WAF against one variable: ``a + b * x`` or ``1 + a * x ** b``, by leave-one-out error.
+def waf_at(form: str, x: Floats, a: float, b: float) -> Floats:
+    """WAF that a fit gives: ``linear`` max(1, a + b * x), ``power`` 1 + a * x ** b."""
+    if form == "linear":
+        return np.maximum(1.0, a + b * x)
+    return 1 + a * x**b
 
-    At least three distinct x; ValueError otherwise. WAF is at least 1.
+
+def fit_waf(x: Floats, waf: Floats) -> tuple[Fitted, dict[str, float]]:
+    """WAF against one variable by the better of the forms of ``waf_at``, and the other's error.
+
+    The error is that of leaving out each point between the ends: what is asked of a curve lies
+    within its range, and without an end it would have to be prolonged. At least three
+    distinct positive x; ValueError otherwise. WAF is at least 1.
     """
-    if len(np.unique(x)) < 3 or np.any(waf < 1):
-        raise ValueError("needs three different x and WAF of at least 1")
-    candidates = [_fit_waf("linear", x, waf)]
-    if np.all(x > 0) and np.all(waf > 1):
-        candidates.append(_fit_waf("power", x, waf))
-    return min(candidates, key=lambda fitted: fitted.error)
+    if len(np.unique(x)) < 3 or np.any(waf < 1) or np.any(x <= 0):
+        raise ValueError("needs three different positive x and WAF of at least 1")
+    found = sorted(
+        (_fit_waf(form, x, waf) for form in ("linear", "power")), key=lambda fitted: fitted.error
+    )
+    return found[0], {other.form: other.error for other in found[1:]}
 
 
 def _fit_waf(form: str, x: Floats, waf: Floats) -> Fitted:
-    if form == "linear":
-        solve: Callable[[Floats, Floats], Floats] = lambda p, q: np.polyfit(p, q, 1)[::-1]  # noqa: E731
-
-        def predict(ab: Floats, p: Floats) -> Floats:
-            return ab[0] + ab[1] * p
-    else:
-
-        def solve(p: Floats, q: Floats) -> Floats:
-            slope, level = np.polyfit(np.log(p), np.log(q - 1), 1)
-            return np.array([np.exp(level), slope])
-
-        def predict(ab: Floats, p: Floats) -> Floats:
-            return 1 + ab[0] * p ** ab[1]
-
-    ab = solve(x, waf)
-    off = predict(ab, x) / waf - 1
-    keep = ~np.eye(len(x), dtype=bool)
-    left_out = [
-        predict(solve(x[k], waf[k]), x[i : i + 1])[0] / waf[i] - 1 for i, k in enumerate(keep)
-    ]
+    a, b = _solve_waf(form, x, waf)
+    off = waf_at(form, x, a, b) / waf - 1
+    left_out = []
+    for i in np.flatnonzero((x > x.min()) & (x < x.max())):
+        kept = np.arange(len(x)) != i
+        left_out.append(
+            waf_at(form, x[i : i + 1], *_solve_waf(form, x[kept], waf[kept]))[0] / waf[i] - 1
+        )
     return Fitted(
-        form, {"a": float(ab[0]), "b": float(ab[1])}, _rms(off), float(np.max(np.abs(off))),
-        _rms(np.array(left_out)),
-    )  # fmt: skip
+        form, {"a": a, "b": b}, _rms(off), float(np.max(np.abs(off))), _rms(np.array(left_out))
+    )
+
+
+def _solve_waf(form: str, x: Floats, waf: Floats) -> tuple[float, float]:
+    if form == "linear":
+        slope, level = np.polyfit(x, waf, 1)
+        return float(level), float(slope)
+    from scipy.optimize import least_squares
+
+    # What is amplified may be nothing at all (WAF 1), so the logarithm is of a, not of waf - 1.
+    scale = float(np.exp(np.mean(np.log(x))))
+
+    def off(parameters: Floats) -> Floats:
+        return (1 + np.exp(parameters[0]) * (x / scale) ** parameters[1]) / waf - 1
+
+    level = float(np.log(max(float(np.mean(waf)) - 1, 1e-6)))
+    tries = [
+        least_squares(off, [level, slope], bounds=([-30.0, -40.0], [10.0, 40.0]))
+        for slope in (-8.0, -1.0, 1.0, 8.0)
+    ]
+    log_a, b = min(tries, key=lambda outcome: float(outcome.cost)).x
+    return float(np.exp(log_a) * scale**-b), float(b)
 
 
 def _rms(values: Floats) -> float:

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, model_validator
 from harness.bench.stats import Interval
 from harness.core.config import Strict
 
-VERSION = "1.0.0"
+VERSION = "1.1.0"
 """Semantic version of the file format: a major step breaks readers, a minor one adds fields."""
 
 KIND = "kv-flash-calibration"
@@ -137,16 +137,21 @@ class Range(Figure):
 
 
 class BandwidthTerm(Figure):
-    """Time of a request: ``t0_us + request_bytes / b_gbps``, shared by queue depth.
+    """Bandwidth of requests of ``s`` bytes, ``d`` of them in flight (queue depth x threads).
 
-    ``latency``: bandwidth(s, d) = min(d * s / (t0 + s / b1), b_max), with ``b1_gbps`` the
-    rate of one stream. ``saturation``: bandwidth(s) = b_max * s / (s + half_bytes).
+    ``latency``: min(d * s / (t0 + s / b1), b_max), with ``b1_gbps`` the rate of one stream: a
+    request takes t0 + s / b1. ``saturation``: b_max * x / (x + half_bytes) with x = d * s.
     """
 
     hop: Hop
     direction: Literal["read", "write", "mixed"]
     pattern: str
     engine: str
+    transport: str | None = None
+    access: str | None = Field(default=None, description="Of layouts: whole, layers or window.")
+    layout: str | None = Field(
+        default=None, description="The one layout of the samples; null with pattern layout: all."
+    )
     form: Literal["latency", "saturation"]
     rejected: dict[str, float] = Field(
         description="Forms not chosen with their cross-validated relative error."
@@ -230,11 +235,20 @@ class WafSample(Figure):
     note: str | None = Field(
         default=None, description="What sets it apart, such as a model smaller than the drive."
     )
+    namespace_bytes: Natural | None = None
+    model: str | None = Field(default=None, description="Whose KV the store held.")
+    requests: str | None = Field(default=None, description="Request trace or mix of the store.")
+    point: dict[str, str | int | float] | None = Field(
+        default=None, description="Of a sweep: what this point of it changed."
+    )
     run: str
 
 
 class WafTerm(Figure):
-    """WAF against one variable with the others held: ``waf = a + b * x``, or a power law."""
+    """Steady WAF against one variable, all else held.
+
+    ``linear``: max(1, a + b * x). ``power``: 1 + a * x ** b.
+    """
 
     store: str | None
     policy: str
@@ -244,14 +258,48 @@ class WafTerm(Figure):
     a: float
     b: float
     residuals: Residuals
+    error: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Cross-validated relative error of the chosen form."
+    )
+    rejected: dict[str, float] = Field(
+        default_factory=dict, description="Forms not chosen with their error."
+    )
     n: Annotated[int, Field(ge=3)]
     valid: Range
+    held: dict[str, str | int | float | None] = Field(
+        default_factory=dict, description="What was the same in all samples."
+    )
+    runs: list[str] = Field(default_factory=list, description="Where the samples came from.")
+
+
+class WafOfLayout(Figure):
+    """One store of a ``WafByLayout``."""
+
+    store: str
+    waf: Annotated[float, Field(ge=1)]
+    steady: bool = Field(description="False: the cumulative WAF of a run that was not steady.")
+    low: Annotated[float, Field(ge=1)] | None = None
+    high: Annotated[float, Field(ge=1)] | None = None
+    chunk_bytes: Natural | None = None
+    run: str
+
+
+class WafByLayout(Figure):
+    """What the layout alone does to WAF: stores under the same requests on the same drive."""
+
+    held: dict[str, str | int | float | None]
+    stores: Annotated[list[WafOfLayout], Field(min_length=2)]
 
 
 class EnduranceTerm(Figure):
     """Rated budget of a drive profile and the lifetimes that followed from a WAF sample."""
 
     profile: str
+    policy: str | None = Field(default=None, description="Policy whose WAF the lifetimes rest on.")
+    store: str | None = None
+    waf: Annotated[float, Field(ge=1)] | None = Field(
+        default=None, description="The WAF that the lifetimes rest on; null: no lifetime."
+    )
     capacity_bytes: Natural
     dwpd: Positive
     warranty_years: Positive
@@ -310,5 +358,6 @@ class CalibrationFile(Figure):
     hop_terms: list[HopTerm]
     waf: list[WafSample]
     waf_terms: list[WafTerm]
+    waf_layouts: list[WafByLayout] = Field(default_factory=list)
     endurance: list[EnduranceTerm]
     not_measured: list[NotMeasured]

@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 
 from harness.bench.stats import Interval
-from harness.calibrate.constants import best_waf
 from harness.calibrate.files import read
 from harness.calibrate.fits import latency_gbps, saturation_gbps
 from harness.calibrate.model import (
@@ -31,7 +30,10 @@ from harness.calibrate.model import (
     LayoutPoint,
     LayoutTerm,
     WafSample,
+    WafTerm,
 )
+from harness.calibrate.wafchoice import choose
+from harness.calibrate.wear import Variable
 from harness.core.errors import UsageError
 
 
@@ -101,12 +103,23 @@ class Calibration:
         direction: str = "read",
         pattern: str = "sequential",
         engine: str | None = None,
+        transport: str | None = None,
+        layout: str | None = None,
+        access: str | None = None,
     ) -> Value:
         """Bandwidth at a request size with ``in_flight`` requests outstanding, from a fit.
 
-        The interval is the fit's cross-validated error. MissingTerm without such a fit.
+        With ``layout``, reads of that store's placement (``pattern`` is then ``layout``).
+        The interval is the fit's cross-validated error; of several fits the one with the least
+        error counts. MissingTerm without such a fit.
         """
-        term = self._term(hop, direction, pattern, engine)
+        term = self._term(
+            {
+                "hop": hop, "direction": direction, "layout": layout, "access": access,
+                "pattern": "layout" if layout else pattern, "transport": transport,
+            },
+            engine,
+        )  # fmt: skip
         size, depth = np.array([request_bytes]), np.array([in_flight])
         if term.form == "latency":
             assert term.t0_us is not None and term.b1_gbps is not None  # the form has them
@@ -129,6 +142,10 @@ class Calibration:
         *,
         model: str | None = None,
         access: str | None = None,
+        transport: str | None = None,
+        queue_depth: int | None = None,
+        turns: int | None = None,
+        sessions: int | None = None,
         background_writes: bool = False,
     ) -> Value:
         """Delivered bandwidth of a whole session's restore in a layout.
@@ -136,21 +153,57 @@ class Calibration:
         Interpolated over log context between the measured ones; outside them the nearest is
         taken and marked. Of several terms that fit the best one counts. MissingTerm without any.
         """
+        terms = self._layout_terms(
+            layout, background_writes, model=model, access=access, transport=transport,
+            queue_depth=queue_depth, turns=turns, sessions=sessions,
+        )  # fmt: skip
+        return max((_at(term, context_tokens) for term in terms), key=lambda v: v.value)
+
+    def slowdown(
+        self,
+        layout: str,
+        context_tokens: float,
+        *,
+        model: str | None = None,
+        access: str | None = None,
+        background_writes: bool = False,
+    ) -> Value:
+        """Time to restore over the session-contiguous layout's, read in the same way.
+
+        At the measured context nearest to ``context_tokens``, the least over the terms that fit.
+        MissingTerm where it was not compared.
+        """
+        terms = self._layout_terms(layout, background_writes, model=model, access=access)
+        points = [
+            (abs(math.log(point.context_tokens / context_tokens)), point.slowdown)
+            for term in terms
+            for point in term.points
+            if point.slowdown is not None
+        ]
+        if not points:
+            raise MissingTerm(f"{layout} was not compared with the contiguous layout")
+        off = min(distance for distance, _ in points)
+        found = min((s for d, s in points if d == off), key=lambda slow: slow.median)
+        return Value(found.median, found.low, found.high, "measured", extrapolated=off > 0)
+
+    def _layout_terms(
+        self, layout: str, background_writes: bool, **wanted: str | int | None
+    ) -> list[LayoutTerm]:
         terms = [
             term
             for term in self.file.layout_terms
             if term.layout == layout
             and term.background_writes == background_writes
-            and model in (None, term.model)
-            and access in (None, term.access)
+            and all(value in (None, getattr(term, name)) for name, value in wanted.items())
         ]
         if not terms:
+            asked = ", ".join(f"{name} {value}" for name, value in wanted.items() if value)
             known = sorted({term.layout for term in self.file.layout_terms})
             raise MissingTerm(
-                f"no restore of {layout} (model {model}, access {access}) was measured; "
+                f"no restore of {layout} ({asked or 'quiet'}) was measured; "
                 f"layouts in the file: {', '.join(known) or 'none'}"
             )
-        return max((_at(term, context_tokens) for term in terms), key=lambda v: v.value)
+        return terms
 
     def hop_gbps(self, hop: str, direction: str = "read") -> Value:
         """The best bandwidth of a hop; MissingTerm if it was not measured."""
@@ -161,48 +214,82 @@ class Calibration:
         raise MissingTerm(f"hop {hop} {direction} was not measured; the file has {known or 'none'}")
 
     def waf(
-        self, *, store: str | None = None, profile: str | None = None, policy: str | None = None
+        self,
+        *,
+        store: str | None = None,
+        profile: str | None = None,
+        policy: str | None = None,
+        utilisation: float | None = None,
+        over_provisioning: float | None = None,
+        chunk_per_line: float | None = None,
     ) -> Value:
         """Write amplification: steady before cumulative, devices before models.
 
+        With conditions (shares: store / namespace, spare / namespace, chunk / line): a sample
+        that has them to two digits, else a fitted curve through them, else the nearest sample,
+        marked as extrapolated, as is any one point of a sweep for which no condition was named.
         MissingTerm if no sample fits what was asked for.
         """
-        fitting = [
-            sample
-            for sample in self.file.waf
-            if store in (None, sample.store)
-            and profile in (None, sample.profile)
-            and policy in (None, sample.policy)
-        ]
-        best = best_waf(fitting)
-        if best is None:
-            raise MissingTerm(f"no WAF for store {store}, profile {profile}, policy {policy}")
-        return _waf_value(best)
+        given: dict[Variable, float | None] = {
+            "utilisation": utilisation,
+            "over_provisioning": over_provisioning,
+            "chunk_per_line": chunk_per_line,
+        }
+        wanted = {name: value for name, value in given.items() if value is not None}
 
-    def endurance(self, profile: str | None = None) -> EnduranceTerm:
+        def fits(one: WafSample | WafTerm) -> bool:
+            return (
+                store in (None, one.store)
+                and profile in (None, one.profile)
+                and policy in (None, one.policy)
+            )
+
+        found = choose(
+            [sample for sample in self.file.waf if fits(sample)],
+            [term for term in self.file.waf_terms if fits(term)],
+            wanted,
+        )
+        if found is None:
+            under = "".join(f", {name} {value:g}" for name, value in wanted.items())
+            known = sorted({f"{s.store}/{s.profile}/{s.policy}" for s in self.file.waf})
+            raise MissingTerm(
+                f"no WAF for store {store}, profile {profile}, policy {policy}{under}; the file "
+                f"has (store/profile/policy) {', '.join(known) or 'none'}"
+            )
+        if found.sample is not None:
+            return _waf_value(found.sample, found.exact)
+        error = found.term.error or 0.0 if found.term else 0.0
+        low, high = max(1.0, found.value * (1 - min(error, 1.0))), found.value * (1 + error)
+        return Value(found.value, low, high, "fitted", extrapolated=not found.exact)
+
+    def endurance(self, profile: str | None = None, *, policy: str | None = None) -> EnduranceTerm:
         """Rated budget and lifetimes of a drive profile; MissingTerm if it is not in the file."""
         for drive in self.file.endurance:
-            if profile in (None, drive.profile):
+            if profile in (None, drive.profile) and policy in (None, drive.policy):
                 return drive
         known = ", ".join(drive.profile for drive in self.file.endurance)
         raise MissingTerm(
-            f"no endurance of {profile or 'any drive'}; the file has {known or 'none'}"
+            f"no endurance of {profile or policy or 'any drive'}; the file has {known or 'none'}"
         )
 
-    def _term(self, hop: str, direction: str, pattern: str, engine: str | None) -> BandwidthTerm:
+    def _term(self, wanted: dict[str, str | None], engine: str | None) -> BandwidthTerm:
         fitting = [
             term
             for term in self.file.bandwidth_terms
-            if (term.hop, term.direction, term.pattern) == (hop, direction, pattern)
+            if all(value in (None, getattr(term, name)) for name, value in wanted.items())
+            # Without a layout: the fit over all of them.
+            and (wanted["layout"] is not None or term.layout is None)
             and (engine is None or term.engine.startswith(engine))
         ]
         if not fitting:
-            known = ", ".join(
-                f"{t.hop} {t.direction} {t.pattern}" for t in self.file.bandwidth_terms
+            asked = " ".join(value for value in wanted.values() if value)
+            known = sorted(
+                {
+                    " ".join(filter(None, (t.hop, t.direction, t.pattern, t.layout, t.access)))
+                    for t in self.file.bandwidth_terms
+                }
             )
-            raise MissingTerm(
-                f"no fit for {hop} {direction} {pattern}; the file has {known or 'none'}"
-            )
+            raise MissingTerm(f"no fit for {asked}; the file has {', '.join(known) or 'none'}")
         return min(fitting, key=lambda term: term.error)
 
 
@@ -215,12 +302,13 @@ def _value(interval: Interval, source: str) -> Value:
     return Value(interval.median, interval.low, interval.high, source)
 
 
-def _waf_value(sample: WafSample) -> Value:
+def _waf_value(sample: WafSample, exact: bool) -> Value:
     value = sample.steady if sample.steady is not None else sample.cumulative
     low = sample.low if sample.low is not None else value
     high = sample.high if sample.high is not None else value
     source = "modelled" if sample.source == "ftl-model" else "measured"
-    return Value(value, min(low, value), max(high, value), source, sample.steady is None)
+    outside = sample.steady is None or not exact
+    return Value(value, min(low, value), max(high, value), source, outside)
 
 
 def _at(term: LayoutTerm, context_tokens: float) -> Value:

@@ -9,7 +9,15 @@ from typing import Any, Literal
 import numpy as np
 
 from harness.calibrate.fits import fit_waf
-from harness.calibrate.model import EnduranceTerm, Range, Residuals, WafSample, WafTerm
+from harness.calibrate.model import (
+    EnduranceTerm,
+    Range,
+    Residuals,
+    WafByLayout,
+    WafOfLayout,
+    WafSample,
+    WafTerm,
+)
 from harness.core.config import validate
 from harness.core.errors import UsageError
 from harness.core.profiles import DeviceProfile, load_profile
@@ -17,11 +25,27 @@ from harness.core.profiles import DeviceProfile, load_profile
 Variable = Literal["utilisation", "over_provisioning", "chunk_per_line"]
 VARIABLES: tuple[Variable, ...] = ("utilisation", "over_provisioning", "chunk_per_line")
 
+Held = dict[str, str | int | float | None]
+
 _BESIDE = (
     "trace_sha256", "chunk_bytes", "line_bytes", "utilisation", "over_provisioning",
-    "append_streams", "namespace_writes", "discards",
+    "append_streams", "namespace_writes", "namespace_bytes", "discards", "requests", "model",
+    "point",
 )  # fmt: skip
 """What a wear result says beside its WAF, by the same names."""
+
+_EXACT = (
+    "store", "policy", "profile", "source", "model", "requests", "trace_sha256", "precondition",
+    "note", "namespace_bytes", "line_bytes", "chunk_bytes",
+)  # fmt: skip
+_ROUNDED = ("utilisation", "over_provisioning")
+_FREE: dict[Variable, tuple[tuple[str, ...], ...]] = {
+    "utilisation": (("utilisation",),),
+    "over_provisioning": (("over_provisioning",),),
+    # The ratio changes by the chunk or by the line: a curve each.
+    "chunk_per_line": (("chunk_bytes",), ("line_bytes",)),
+}
+"""Figures that differ along a curve."""
 
 
 def waf_samples(result: dict[str, Any], run: str, note: str | None = None) -> list[WafSample]:
@@ -52,18 +76,50 @@ def waf_samples(result: dict[str, Any], run: str, note: str | None = None) -> li
 
 def waf_terms(samples: Sequence[WafSample]) -> list[WafTerm]:
     """A fit of steady WAF against each variable, where only that variable differs."""
-    terms = []
+    steady = [sample for sample in samples if sample.steady is not None]
+    terms: list[WafTerm] = []
     for variable in VARIABLES:
-        groups: dict[tuple[Any, ...], list[tuple[float, float]]] = defaultdict(list)
-        for sample in samples:
-            x = value_of(sample, variable)
-            if x is not None and sample.steady is not None:
-                groups[_held(sample, variable)].append((x, sample.steady))
-        for key, members in groups.items():
-            term = _waf_term(key, variable, members)
-            if term is not None:
-                terms.append(term)
+        for free in _FREE[variable]:
+            curves: dict[tuple[Any, ...], list[WafSample]] = defaultdict(list)
+            for sample in steady:
+                if value_of(sample, variable):
+                    curves[tuple(held(sample, free).items())].append(sample)
+            terms += [
+                _waf_term(dict(key), variable, curve)
+                for key, curve in curves.items()
+                if len({rounded(value_of(sample, variable)) for sample in curve}) >= 3
+            ]
     return terms
+
+
+def waf_layouts(samples: Sequence[WafSample]) -> list[WafByLayout]:
+    """Stores side by side wherever several were measured under equal conditions."""
+    groups: dict[tuple[Any, ...], dict[str, WafSample]] = defaultdict(dict)
+    for sample in samples:
+        if sample.store is not None:
+            # A store's own chunk is part of its layout.
+            key = tuple(held(sample, ("store", "chunk_bytes")).items())
+            known = groups[key].get(sample.store)
+            if known is None or (known.steady is None and sample.steady is not None):
+                groups[key][sample.store] = sample
+    return [
+        WafByLayout(held=dict(key), stores=[_of_layout(s) for s in members.values()])
+        for key, members in groups.items()
+        if len(members) > 1
+    ]
+
+
+def _of_layout(sample: WafSample) -> WafOfLayout:
+    assert sample.store is not None
+    return WafOfLayout(
+        store=sample.store,
+        waf=sample.cumulative if sample.steady is None else sample.steady,
+        steady=sample.steady is not None,
+        low=sample.low,
+        high=sample.high,
+        chunk_bytes=sample.chunk_bytes,
+        run=sample.run,
+    )
 
 
 def value_of(sample: WafSample, variable: Variable) -> float | None:
@@ -76,44 +132,69 @@ def value_of(sample: WafSample, variable: Variable) -> float | None:
     return value
 
 
-def _held(sample: WafSample, variable: Variable) -> tuple[Any, ...]:
-    """Everything but ``variable`` that must be equal for samples to lie on one curve."""
-    others = [value_of(sample, other) for other in VARIABLES if other != variable]
-    # Swept over-provisioning renames nothing, but another profile is another drive.
-    return (sample.store, sample.policy, sample.profile, sample.source, *others)
+def held(sample: WafSample, free: Sequence[str]) -> Held:
+    """All conditions of a sample but ``free``: equal for samples that lie on one curve."""
+    conditions: Held = {name: getattr(sample, name) for name in _EXACT if name not in free}
+    return conditions | {
+        name: rounded(getattr(sample, name)) for name in _ROUNDED if name not in free
+    }
 
 
-def _waf_term(
-    key: tuple[Any, ...], variable: Variable, members: list[tuple[float, float]]
-) -> WafTerm | None:
-    x, waf = np.array(sorted(members)).T
-    if len(np.unique(x)) < 3:
-        return None
-    fitted = fit_waf(x, waf)
+def rounded(value: float | None) -> float | None:
+    """To two digits: stores and drives consist of whole slots and lines, so that a utilisation
+    of 0.85 comes out as 0.84998."""
+    return None if value is None else float(f"{value:.2g}")
+
+
+def _waf_term(conditions: Held, variable: Variable, curve: Sequence[WafSample]) -> WafTerm:
+    points = sorted((value_of(sample, variable) or 0.0, sample.steady or 1.0) for sample in curve)
+    x, waf = np.array(points).T
+    fitted, rejected = fit_waf(x, waf)
+    first = curve[0]
     return WafTerm(
-        store=key[0],
-        policy=key[1],
-        profile=key[2],
+        store=first.store,
+        policy=first.policy,
+        profile=first.profile,
         variable=variable,
         form="linear" if fitted.form == "linear" else "power",
         a=fitted.parameters["a"],
         b=fitted.parameters["b"],
         residuals=Residuals(rms=fitted.rms, worst=fitted.worst),
+        error=fitted.error,
+        rejected=rejected,
         n=len(x),
         valid=Range(low=float(x.min()), high=float(x.max())),
+        held=conditions,
+        runs=sorted({sample.run for sample in curve}),
     )
 
 
-def endurance(result: dict[str, Any], run: str) -> EnduranceTerm | None:
-    """Budget and lifetimes of a wear result; None if its profile has no rating."""
+def endurance(result: dict[str, Any], run: str) -> list[EnduranceTerm]:
+    """Budget and lifetimes of a wear result, one for each policy that it compares.
+
+    None for a profile without a rating. A sweep changes the drive itself from point to point:
+    its drives are nobody's, and none is given.
+    """
+    if "grid" in result:
+        return []
+    several = result.get("points")
+    each = several if isinstance(several, list) else [result]
+    return [term for one in each if (term := _endurance(one, run)) is not None]
+
+
+def _endurance(result: dict[str, Any], run: str) -> EnduranceTerm | None:
     profile = _profile(result, run)
     if profile is None or profile.tbw_bytes is None:
         return None
     assert profile.capacity_bytes and profile.dwpd and profile.warranty_years  # TBW has them
     lifetimes = result.get("lifetimes") or {}
-    price = profile.price_usd
+    price, waf = profile.price_usd, result.get("waf") or {}
+    rests_on = waf.get("cumulative") if waf.get("steady") is None else waf.get("steady")
     return EnduranceTerm(
         profile=profile.name,
+        policy=_optional_name(result.get("policy")),
+        store=_optional_name(result.get("store")),
+        waf=rests_on if lifetimes.get("paper_days") else None,
         capacity_bytes=profile.capacity_bytes,
         dwpd=profile.dwpd,
         warranty_years=profile.warranty_years,

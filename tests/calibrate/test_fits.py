@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.calibrate.fits import fit_bandwidth, fit_waf, latency_gbps, saturation_gbps
+from harness.calibrate.fits import (
+    fit_bandwidth,
+    fit_waf,
+    latency_gbps,
+    saturation_gbps,
+    waf_at,
+)
 
 SIZE, DEPTH = (
     values.ravel().astype(float)
@@ -67,16 +73,29 @@ def test_data_that_cannot_be_fitted(size: list, depth: list, gbps: list) -> None
 
 def test_waf_follows_a_line_or_a_power() -> None:
     x = np.array([0.5, 0.6, 0.7, 0.8, 0.9])
-    line = fit_waf(x, 0.5 + 2 * x)
-    assert line.form == "linear"
+    line, rejected = fit_waf(x, 0.5 + 2 * x)
+    assert line.form == "linear" and rejected["power"] > line.error
     assert (line.parameters["a"], line.parameters["b"]) == (pytest.approx(0.5), pytest.approx(2.0))
-    power = fit_waf(x, 1 + 3 * x**4)
-    assert power.form == "power"
+    power, rejected = fit_waf(x, 1 + 3 * x**4)
+    assert power.form == "power" and rejected["linear"] > power.error
     assert power.parameters["a"] == pytest.approx(3.0)
     assert power.parameters["b"] == pytest.approx(4.0)
 
 
-@pytest.mark.parametrize(("x", "waf"), [([1, 1, 2], [2, 2, 2]), ([1, 2, 3], [0.9, 2, 2])])
+def test_a_curve_may_end_at_no_amplification_at_all() -> None:
+    spare, waf = np.array([0.07, 0.1, 0.14, 0.28]), np.array([1.26, 1.05, 1.0, 1.0])
+    found, rejected = fit_waf(spare, waf)
+    assert found.form == "power" and found.parameters["b"] < -1
+    assert found.worst < 0.02 < rejected["linear"]
+    # Beyond the samples a line would go below 1.
+    assert waf_at("linear", np.array([10.0]), 1.3, -1.0).tolist() == [1.0]
+    assert waf_at("power", np.array([2.0]), 3.0, 4.0).tolist() == [49.0]
+
+
+@pytest.mark.parametrize(
+    ("x", "waf"),
+    [([1, 1, 2], [2, 2, 2]), ([1, 2, 3], [0.9, 2, 2]), ([0, 1, 2], [1, 2, 2])],
+)
 def test_waf_needs_three_places_and_sense(x: list, waf: list) -> None:
-    with pytest.raises(ValueError, match="three different x"):
+    with pytest.raises(ValueError, match="three different positive x"):
         fit_waf(np.array(x, float), np.array(waf, float))
