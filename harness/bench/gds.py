@@ -18,9 +18,9 @@ from typing import Any
 from harness.bench.cells import Runner
 from harness.bench.devicefacts import beneath, device_facts, stand_in
 from harness.bench.drive import Engine
-from harness.bench.gdscells import CopyCell, GpuCell, HostCell
+from harness.bench.gdscells import CopyCell, GpuCell, HostCell, cell_id, copy_id
 from harness.bench.gpuprocess import GpuProcess
-from harness.bench.grid import Gds, Grid, Placement
+from harness.bench.grid import Gds, Grid, gds_placements
 from harness.bench.journal import Journal
 from harness.bench.placed import WRITE_BYTES, WRITE_DEPTH, Placed, Region, needed_bytes
 from harness.bench.plans import interleave, make_plan
@@ -46,10 +46,12 @@ def why_not(mode: str) -> str | None:
 
 def gds_bytes(grid: Grid) -> int:
     """Bytes that the stores of a grid's ``gds`` part need, side by side."""
-    return sum(needed_bytes(placement) for part in grid.gds for placement in _placements(part))
+    return sum(needed_bytes(placement) for part in grid.gds for placement in gds_placements(part))
 
 
-def gds_on_file(directory: Path, grid: Grid, *, progress: Progress = quiet) -> BenchResult:
+def gds_on_file(
+    directory: Path, grid: Grid, *, progress: Progress = quiet, journal: Path | None = None
+) -> BenchResult:
     """``bench_gds`` on a file of its own in ``directory``, removed afterwards."""
     _need_part(grid)
     beneath_it, size = beneath(directory), gds_bytes(grid)
@@ -61,7 +63,7 @@ def gds_on_file(directory: Path, grid: Grid, *, progress: Progress = quiet) -> B
             os.posix_fallocate(fd, 0, size)
             return bench_gds(
                 path, fd, size, grid, device=device_facts(beneath_it),
-                stand_in=stand_in(beneath_it.name), progress=progress,
+                stand_in=stand_in(beneath_it.name), progress=progress, journal=journal,
             )  # fmt: skip
         finally:
             os.close(fd)
@@ -70,13 +72,14 @@ def gds_on_file(directory: Path, grid: Grid, *, progress: Progress = quiet) -> B
 
 
 def gds_on_device(
-    device: str, destroy: str | None, grid: Grid, *, progress: Progress = quiet
-) -> BenchResult:
+    device: str, destroy: str | None, grid: Grid, *, progress: Progress = quiet,
+    journal: Path | None = None,
+) -> BenchResult:  # fmt: skip
     """``bench_gds`` on a block device that the guard lets through."""
     with open_guarded(device, destroy=destroy) as target:
         return bench_gds(
             target.path, target.fd, target.size_bytes, grid, device=device_facts(target.info),
-            stand_in=stand_in(target.name), progress=progress,
+            stand_in=stand_in(target.name), progress=progress, journal=journal,
         )  # fmt: skip
 
 
@@ -89,6 +92,7 @@ def bench_gds(
     device: dict[str, Any],
     stand_in: str | None,
     progress: Progress = quiet,
+    journal: Path | None = None,
 ) -> BenchResult:
     """Measure the ``gds`` parts of ``grid`` on ``path``, which is overwritten through ``fd``.
 
@@ -98,20 +102,28 @@ def bench_gds(
         A file or device, its O_DIRECT descriptor, and its size.
     device, stand_in
         Facts for the record.
+    journal
+        File of samples. If it exists, from the same grid and device, the run continues it.
 
     Raises
     ------
     UsageError
-        The grid has no ``gds`` part, or names an unknown store or model.
+        The grid has no ``gds`` part, or names an unknown store or model, or a journal of another
+        run.
     MeasurementError
         The device failed. What a GPU or its driver refuses is a cell not measured.
     """
     _need_part(grid)
     started, clock = datetime.now(UTC), time.monotonic()
-    run = _Run(path, size_bytes, grid, Journal({}))
+    key = {
+        "gds": grid.model_dump(mode="json"),
+        "device": [device.get("model"), device.get("serial"), device.get("size_bytes")],
+    }
+    run = _Run(path, size_bytes, grid, Journal(key, journal))
     try:
         with ExitStack() as stack:
             for number, part in enumerate(grid.gds):
+                run.budget.next_part(len(grid.gds) - number)
                 run.part(stack, number, part, fd, progress)
     finally:
         run.journal.close()
@@ -137,17 +149,17 @@ class _Run:
 
     def part(self, stack: ExitStack, number: int, part: Gds, fd: int, progress: Progress) -> None:
         """Lay out one part's stores and measure its cells in rounds."""
-        placed = list(self._placed(part, fd, progress))
         workers = self._workers(stack, part)
+        if self._complete(number, part, workers):
+            self._base += sum(needed_bytes(placement) for placement in gds_placements(part))
+            return
+        placed = list(self._placed(part, fd, progress))
         cells: list[Runner] = []
         for one in placed:
             cells += self._cells(part, one, workers)
         copier = next(iter(workers.values()), None)
         if copier is not None:
             cells += [CopyCell(copier, size) for size in part.copy_bytes]
-        else:
-            reason = why_not("copy") or "no worker could be started"
-            self.not_measured["copy to the GPU (B_pcie)"] = reason
         # What a GPU's libraries refuse shows at the first sample.
         good = [cell for cell in cells if self._works(cell)]
         run_rounds(good, self.grid, number, self.journal, self.budget, progress)
@@ -157,7 +169,7 @@ class _Run:
     def _placed(self, part: Gds, fd: int, progress: Progress) -> Iterator[Placed]:
         pool = PayloadPool(WRITE_DEPTH, WRITE_BYTES, self.grid.seed)
         with Engine(fd, WRITE_DEPTH, WRITE_BYTES, pool) as writer:
-            for placement in _placements(part):
+            for placement in gds_placements(part):
                 size = needed_bytes(placement)
                 if self._base + size > self.size_bytes:
                     raise UsageError(f"{self.path} holds {self.size_bytes} bytes, too few")
@@ -179,7 +191,23 @@ class _Run:
                 except MeasurementError as error:
                     reason = str(error)
             self.not_measured[f"gds mode {mode}"] = reason
+        if not workers:
+            reason = why_not("copy") or "no worker could be started"
+            self.not_measured["copy to the GPU (B_pcie)"] = reason
         return workers
+
+    def _complete(self, number: int, part: Gds, workers: dict[str, GpuProcess]) -> bool:
+        """Whether an earlier, interrupted run left all samples of a part."""
+        names = [
+            cell_id(placement, name, threads, task)
+            for placement in gds_placements(part)
+            for name in (*part.host, *workers)
+            for threads in part.threads
+            for task in part.task_bytes
+        ]
+        names += [copy_id(size) for size in part.copy_bytes if workers]
+        last = self.grid.repeats - 1
+        return all(n in self.journal.facts and self.journal.has(n, number, last) for n in names)
 
     def _cells(self, part: Gds, placed: Placed, workers: dict[str, GpuProcess]) -> list[Runner]:
         plan = interleave(
@@ -209,14 +237,3 @@ class _Run:
             self.skipped.append(Skipped(id=cell.id, reason=str(error)))
             return False
         return True
-
-
-def _placements(part: Gds) -> list[Placement]:
-    return [
-        Placement(
-            store=store, model=part.model, context_tokens=context, turns=part.turns,
-            sessions=1, age=part.age,
-        )
-        for context in part.context_tokens
-        for store in part.stores
-    ]  # fmt: skip

@@ -9,11 +9,25 @@ from typing import Any
 from harness.bench.cells import Sample, size_label
 from harness.bench.doublebuffer import layers_of, restore
 from harness.bench.gpuprocess import GpuProcess
+from harness.bench.grid import Placement
 from harness.bench.hostreader import HostReader
 from harness.bench.placed import Placed
 from harness.bench.plans import Plan
 from harness.core.errors import MeasurementError
 from harness.device.buffers import AlignedPool
+
+
+def cell_id(where: Placement, name: str, threads: int, task_bytes: int) -> str:
+    """The name of a restore by the reader or mode ``name``."""
+    return "/".join([
+        "gds", where.store, where.model, f"{where.context_tokens}tok", f"{where.turns}turn",
+        f"age{where.age:g}", name, f"{threads}thr", size_label(task_bytes),
+    ])  # fmt: skip
+
+
+def copy_id(size_bytes: int) -> str:
+    """The name of a copy to the GPU."""
+    return f"gds/copy/{size_label(size_bytes)}"
 
 
 class _Cell:
@@ -27,11 +41,7 @@ class _Cell:
         self.threads, self.task_bytes = threads, task_bytes
         self.sample_seconds = sample_seconds
         self.transport, self.engine, self.passes = name, "host-reader", 0
-        where = placed.placement
-        self.id = "/".join([
-            "gds", where.store, where.model, f"{where.context_tokens}tok", f"{where.turns}turn",
-            f"age{where.age:g}", name, f"{threads}thr", size_label(task_bytes),
-        ])  # fmt: skip
+        self.id = cell_id(placed.placement, name, threads, task_bytes)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -133,7 +143,7 @@ class CopyCell:
 
     def __init__(self, worker: GpuProcess, size_bytes: int) -> None:
         self._worker, self._size = worker, size_bytes
-        self.id = f"gds/copy/{size_label(size_bytes)}"
+        self.id = copy_id(size_bytes)
         self.facts = {
             "pattern": "copy", "direction": "read", "transport": "pcie-copy", "queue_depth": 1,
             "engine": "cuda", "request_bytes": float(size_bytes), "commands": 1,

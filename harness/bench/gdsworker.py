@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import time
 from typing import Any
@@ -124,19 +125,31 @@ def _pinned(size: int) -> Any:
 def main() -> int:
     """Serve requests until stdin closes."""
     mode, path = sys.argv[1:3]
+    # CUDA's libraries print to stdout what they like; answers have it for themselves.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def say(answer: dict[str, Any]) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
     try:
         worker = Worker(mode, path)
     except Exception as error:  # CUDA and kvikio raise whatever their libraries do
-        print(json.dumps({"error": f"{type(error).__name__}: {error}"}), flush=True)
+        say({"error": _words(error)})
         return 1
-    print(json.dumps({"ready": worker.gpu}), flush=True)
+    say({"ready": worker.gpu})
     for line in sys.stdin:
         try:
             answer = worker.answer(json.loads(line))
         except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)
+            answer = {"error": _words(error)}
+        say(answer)
     return 0
+
+
+def _words(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 if __name__ == "__main__":

@@ -240,3 +240,15 @@ def groups(grid: Grid) -> Iterator[Group]:
                 for store in part.stores
             )  # fmt: skip
             yield Group(placements=placements, reads=reads)
+
+
+def gds_placements(part: Gds) -> list[Placement]:
+    """What has to lie in the file for a gds part."""
+    return [
+        Placement(
+            store=store, model=part.model, context_tokens=context, turns=part.turns,
+            sessions=1, age=part.age,
+        )
+        for context in part.context_tokens
+        for store in part.stores
+    ]  # fmt: skip

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from harness.bench.cells import PlanCell
-from harness.bench.grid import Grid, Group, Placement, groups
+from harness.bench.grid import Grid, Group, Placement, gds_placements, groups
 from harness.bench.loadsweep import PATIENCE_DEADLINES, placements, points_of
 from harness.bench.placed import needed_bytes, session_bytes
 from harness.core.units import format_duration, format_size
@@ -89,6 +89,33 @@ def outlook(grid: Grid, device_bytes: int) -> Outlook:
         load_points=points,
         device_bytes=device_bytes,
         write_bytes=written + load_written,
+        low_s=min(limit_s, fixed_s + grid.repeats * once_s),
+        high_s=min(limit_s, fixed_s + max(grid.repeats, grid.max_repeats) * once_s),
+        budget_s=grid.budget_s,
+    )
+
+
+def gds_outlook(grid: Grid) -> Outlook:
+    """The outlook of a grid's gds parts, as if every mode could be measured."""
+    cells, once_s, trial_s, size, written = 0, 0.0, 0.0, 0, 0.0
+    for part in grid.gds:
+        ways = len(part.threads) * len(part.task_bytes) * (len(part.host) + len(part.modes))
+        for place in gds_placements(part):
+            pass_s = session_bytes(place, load_model(place.model)) / READ_GBPS / 1e9
+            cells += ways
+            once_s += ways * max(grid.sample_seconds, pass_s)
+            trial_s += ways * pass_s
+            size += needed_bytes(place)
+            written += _written(place, needed_bytes(place))
+        cells += len(part.copy_bytes)
+    fixed_s = written / WRITE_GBPS / 1e9 + trial_s
+    limit_s = math.inf if grid.budget_s is None else max(grid.budget_s, fixed_s + once_s)
+    return Outlook(
+        cells=cells,
+        too_large=0,
+        load_points=0,
+        device_bytes=size,
+        write_bytes=written,
         low_s=min(limit_s, fixed_s + grid.repeats * once_s),
         high_s=min(limit_s, fixed_s + max(grid.repeats, grid.max_repeats) * once_s),
         budget_s=grid.budget_s,

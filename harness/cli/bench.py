@@ -11,6 +11,7 @@ import typer
 from harness.cli.output import JsonFlag, console, print_json, progress_bar
 
 if TYPE_CHECKING:
+    from harness.bench.outlook import Outlook
     from harness.bench.results import BenchResult
 
 app = typer.Typer(no_args_is_help=True, help="Layout and transport microbenchmarks.")
@@ -85,11 +86,8 @@ def layout(
         sample_seconds=sample_seconds, budget_s=budget_s,
     )  # fmt: skip
     ahead = outlook(wanted, device_info(device).size_bytes if device else loop_bytes(wanted))
-    if dry_run:
-        print_json(asdict(ahead)) if as_json else console().print(ahead.text(), soft_wrap=True)
+    if _only_outlook(ahead, dry_run=dry_run, as_json=as_json):
         return
-    if not as_json:
-        console().print(ahead.text(), soft_wrap=True)
     with RunFolder(results, "bench", wanted.name, wanted.model_dump(mode="json")) as run:
         journal = run.path / NAME
         if resume is not None:
@@ -130,6 +128,16 @@ def gds(
         Path | None, typer.Option(help="Where the file to read lies [default: results].")
     ] = None,
     results: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("results"),
+    resume: Annotated[
+        Path | None, typer.Option(help="Interrupted run folder (.partial) to continue.")
+    ] = None,
+    budget_s: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds after which nothing is repeated any more."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be measured, and how long.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Read sessions into GPU memory by GPUDirect Storage and its stand-ins, each one proven.
@@ -139,25 +147,47 @@ def gds(
     Example: harness bench gds --directory /mnt/nvme
     """
     from harness.bench.gds import gds_on_device, gds_on_file
-    from harness.bench.grid import load_grid
+    from harness.bench.grid import load_grid, scaled
+    from harness.bench.journal import NAME
+    from harness.bench.outlook import gds_outlook
+    from harness.bench.resume import carry_over
     from harness.core.files import write_json
     from harness.core.runs import RunFolder
+    from harness.report.page import render_run
 
-    wanted = load_grid(grid)
+    wanted = scaled(load_grid(grid), budget_s=budget_s)
+    if _only_outlook(gds_outlook(wanted), dry_run=dry_run, as_json=as_json):
+        return
     with RunFolder(results, "bench-gds", wanted.name, wanted.model_dump(mode="json")) as run:
+        journal = run.path / NAME
+        if resume is not None:
+            carry_over(resume, journal)
+            run.add(resumed_from=resume.name)
         with progress_bar("bench gds", enabled=not as_json) as progress:
             if device is None:
-                found = gds_on_file(directory or results, wanted, progress=progress)
+                found = gds_on_file(
+                    directory or results, wanted, progress=progress, journal=journal
+                )
             else:
-                found = gds_on_device(device, destroy, wanted, progress=progress)
+                found = gds_on_device(device, destroy, wanted, progress=progress, journal=journal)
         record = found.model_dump(mode="json")
         write_json(run.path / "gds.json", record)
         run.add(device=record["device"], not_measured=record["not_measured"])
+    page = render_run(run.final)
     if as_json:
         print_json({**record, "run": str(run.final)})
         return
     _print(found)
-    console().print(f"run folder: {run.final}")
+    console().print(f"report: {page}")
+
+
+def _only_outlook(ahead: Outlook, *, dry_run: bool, as_json: bool) -> bool:
+    """Say what lies ahead; whether that was all that was asked for."""
+    if as_json and dry_run:
+        print_json(asdict(ahead))
+    elif not as_json:
+        console().print(ahead.text(), soft_wrap=True)
+    return dry_run
 
 
 def _print(found: BenchResult) -> None:

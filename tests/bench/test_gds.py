@@ -208,3 +208,153 @@ def test_on_a_gpu_every_mode_gives_its_transport(tmp_path: Path) -> None:
     assert {"kvikio-posix", "host-staged-gpu"} <= transports
     copies = [cell for cell in found.cells if cell.pattern == "copy"]
     assert len(copies) == 3 and all(cell.gbps.median > 0.5 for cell in copies)
+
+
+CUPY = """\
+import numpy as np
+
+class _Array(np.ndarray):
+    def set(self, source, stream=None):
+        self[:] = source
+
+def empty(size, dtype):
+    return np.empty(size, dtype).view(_Array)
+
+class _Stream:
+    def synchronize(self):
+        pass
+
+class _Runtime:
+    @staticmethod
+    def getDeviceProperties(number):
+        return {"name": b"No GPU at all"}
+
+class cuda:
+    runtime = _Runtime
+    get_current_stream = staticmethod(_Stream)
+    alloc_pinned_memory = staticmethod(bytearray)
+"""
+KVIKIO = """\
+import os
+print("dlopen libcuda.so.1: what libraries say on stdout")
+
+class _Read:
+    def __init__(self, got):
+        self._got = got
+
+    def get(self):
+        return self._got
+
+class CuFile:
+    def __init__(self, path, flags):
+        self._fd = os.open(path, os.O_RDONLY)
+
+    def pread(self, buf, size=None, file_offset=0):
+        return _Read(os.preadv(self._fd, [memoryview(buf)[:size]], file_offset))
+"""
+KVIKIO_DEFAULTS = """\
+import os
+
+def set(settings):
+    assert settings["task_size"] and settings["num_threads"]
+
+def is_compat_mode_preferred():
+    return os.environ["KVIKIO_COMPAT_MODE"] == "ON"
+"""
+
+
+@pytest.fixture
+def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand-ins for CUDA's Python libraries that keep everything in host memory."""
+    folder = tmp_path / "libraries"
+    (folder / "kvikio").mkdir(parents=True)
+    (folder / "cupy.py").write_text(CUPY)
+    (folder / "kvikio" / "__init__.py").write_text(KVIKIO)
+    (folder / "kvikio" / "defaults.py").write_text(KVIKIO_DEFAULTS)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setattr("harness.bench.gds.missing", lambda names: [])
+    return folder
+
+
+@pytest.mark.skipif(not no_gpu(), reason="there is a GPU: the real thing is tested")
+def test_the_whole_way_through_the_worker(tmp_path: Path, libraries: Path) -> None:
+    """Plans, double buffer, protocol and verdicts; what is read lands in the 'GPU's' memory."""
+    try:
+        found = gds_on_file(tmp_path, gds_grid(host=[], threads=[1]))
+    except UsageError as error:
+        pytest.skip(str(error))
+    assert found.skipped == [] and found.not_measured == {}
+    placed = [cell for cell in found.cells if cell.layout == "lmcache-raw-block"]
+    # Without nvidia-fs's counters nothing is called GDS, whatever did not fail.
+    assert [cell.transport for cell in placed] == [
+        "cufile-unproven", "cufile-unproven", "kvikio-posix", "host-staged-gpu",
+    ]  # fmt: skip
+    assert {cell.pattern for cell in found.cells} == {"layout", "copy"}
+    file = export([run_folder(tmp_path, gds=found.model_dump(mode="json"))])
+    assert {sample.hop for sample in file.bandwidth} == {"ssd-to-gpu", "dram-to-gpu"}
+    # Three sizes of copies are the second hop against request size.
+    (hop,) = [term for term in file.bandwidth_terms if term.hop == "dram-to-gpu"]
+    assert (hop.n, hop.valid["request_bytes"].high) == (3, 16 * MIB)
+
+
+@pytest.mark.skipif(not no_gpu(), reason="there is a GPU: the real thing is tested")
+@pytest.mark.parametrize(
+    ("file", "line", "modes"),
+    [
+        ("cupy.py", "raise RuntimeError('cudaErrorInsufficientDriver:\\nold driver')", 4),
+        ("kvikio/__init__.py", "raise ImportError('libcufile.so.0: cannot open')", 3),
+        ("kvikio/__init__.py", "import os; os.kill(os.getpid(), 11)", 3),
+    ],
+)
+def test_a_gpu_whose_driver_or_library_fails_is_not_measured_with_the_reason(
+    tmp_path: Path, libraries: Path, file: str, line: str, modes: int
+) -> None:
+    broken = libraries / file
+    broken.write_text(f"{line}\n{broken.read_text()}")
+    try:
+        found = gds_on_file(tmp_path, gds_grid(host=["posix-direct"], threads=[1]))
+    except UsageError as error:
+        pytest.skip(str(error))
+    failed = {what: why for what, why in found.not_measured.items() if "mode" in what}
+    assert len(failed) == modes
+    for why in failed.values():
+        assert "old driver" in why or "libcufile" in why or "exit code -11" in why
+    # What can be measured is.
+    assert sum(cell.engine == "host-reader" for cell in found.cells) == 2
+    assert ("copy to the GPU (B_pcie)" in found.not_measured) == (modes == 4)
+
+
+def test_an_interrupted_benchmark_goes_on_cell_by_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harness.bench import gdscells
+
+    journal, real, calls = tmp_path / "samples.jsonl", gdscells.HostCell.sample, []
+
+    def fail_at_the_sixth(cell: gdscells.HostCell) -> object:
+        calls.append(cell.id)
+        if len(calls) == 6:
+            raise MeasurementError("the disk is gone")
+        return real(cell)
+
+    monkeypatch.setattr(gdscells.HostCell, "sample", fail_at_the_sixth)
+    wanted = gds_grid(host=["posix-direct"], threads=[1, 4], modes=[])
+    try:
+        with pytest.raises(MeasurementError, match="disk is gone"):
+            gds_on_file(tmp_path, wanted, journal=journal)
+    except UsageError as error:
+        pytest.skip(str(error))
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    taken = {(r["cell"], r["round"]): r["gbps"] for r in lines if "round" in r}
+    assert len(taken) == 5
+    monkeypatch.setattr(gdscells.HostCell, "sample", real)
+    found = gds_on_file(tmp_path, wanted, journal=journal)
+    for (name, number), gbps in taken.items():
+        assert found.cell(name).samples_gbps[number] == gbps
+    assert {cell.gbps.n for cell in found.cells} == {2}
+    # Once all is there nothing is laid out or read again.
+    monkeypatch.setattr(gdscells.HostCell, "sample", None)
+    again = gds_on_file(tmp_path, wanted, journal=journal)
+    assert [cell.gbps for cell in again.cells] == [cell.gbps for cell in found.cells]
+    with pytest.raises(UsageError, match="another grid or device"):
+        gds_on_file(tmp_path, gds_grid(threads=[2]), journal=journal)
