@@ -18,7 +18,16 @@ from harness.replay.heap import pop, push
 from harness.replay.jit import inner, kernel
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_i64, now_ns, pause
-from harness.replay.submit import DISCARD, look, reap, submit, take_again, wait
+from harness.replay.submit import (
+    discard_now,
+    look,
+    needs_call,
+    reap,
+    stage,
+    stage_again,
+    submit,
+    wait,
+)
 from harness.replay.verify import make_truth
 from harness.replay.window import ABANDON, I64, NO_COMMAND, RUNNING, U64, Control, Meter, Window
 
@@ -96,7 +105,9 @@ def run_closed(
             return
         _admit(lane, flight, window, loop, produced)
         now = look(flight, meter, start)
-        count = _gather(lane, flight, window, loop, now) if stop == RUNNING else 0
+        count = 0
+        if stop == RUNNING:
+            count = _gather(lane, flight, window, meter, loop, now, start)
         if count > 0:
             submit(lane, flight, window, meter, count, start)
         reap(lane, flight, window, meter, start)
@@ -197,22 +208,23 @@ def _release(flight: Flight, window: Window, loop: Loop) -> None:
 
 
 @inner
-def _gather(lane: Lane, flight: Flight, window: Window, loop: Loop, now: int) -> int:
-    """Put the commands to submit now into ``flight.batch``; how many."""
+def _gather(
+    lane: Lane, flight: Flight, window: Window, meter: I64, loop: Loop, now: int, start: int
+) -> int:
+    """Stage the commands to submit now; how many."""
     at = flight.at
     if at[At.AGAIN] > 0:
-        return take_again(lane, flight)
-    count = 0
-    row_mask = len(window.due) - 1
-    while count < min(lane.batch, at[At.FREE]) and loop.size[0] > 0 and loop.keys[0] <= now:
-        alone = window.kind[loop.values[0] & row_mask] == DISCARD and not lane.ring_discard
-        if alone and count > 0:
+        return stage_again(lane, flight, window, meter)
+    while at[At.STAGED] < lane.batch and at[At.FREE] > 0:
+        if loop.size[0] == 0 or loop.keys[0] > now:
             break
-        flight.batch[count] = pop(loop.keys, loop.values, loop.size)
-        count += 1
-        if alone:
+        if needs_call(lane, window, loop.values[0]):
+            if at[At.STAGED] == 0:
+                command = pop(loop.keys, loop.values, loop.size)
+                discard_now(lane, flight, window, meter, command, start)
             break
-    return count
+        stage(lane, flight, window, meter, pop(loop.keys, loop.values, loop.size))
+    return int(at[At.STAGED])
 
 
 @inner

@@ -1,7 +1,8 @@
 """The compiled loop that issues commands in trace order, on time or flat out.
 
 It runs without Python's lock in a thread of its own. Due times are absolute: a late command
-never moves those behind it, it only makes them due at once.
+never moves those behind it, it only makes them due at once. What can be prepared before a
+command is due is done while there is time: its place in the ring, and the stamps of its payload.
 """
 
 from __future__ import annotations
@@ -9,14 +10,24 @@ from __future__ import annotations
 from harness.replay.jit import inner, kernel
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_i64, now_ns, pause
-from harness.replay.submit import DISCARD, look, reap, submit, take_again, wait
+from harness.replay.submit import (
+    discard_now,
+    in_flight,
+    look,
+    needs_call,
+    reap,
+    stage,
+    stage_again,
+    submit,
+    wait,
+)
 from harness.replay.window import ABANDON, I64, RUNNING, Control, Meter, Window
 
 LONGEST_WAIT_NS = 5_000_000
 """While it sleeps, an engine that is stopped cannot tell: a stop of this length may go unseen."""
 SHORT_WAIT_NS = 100_000
-BATCH_BYTES = 512 << 10
-"""A batch ends with this much: stamping and submitting large requests takes time by the byte."""
+STAGE_BYTES = 512 << 10
+"""Staged between two looks at the clock: stamping large requests takes time by the byte."""
 FULL_SHARE = 8
 """With all of the depth in flight, that part of it is waited for at once."""
 
@@ -30,6 +41,7 @@ def run_schedule(lane: Lane, flight: Flight, window: Window, control: I64, meter
     """
     words = control.ctypes.data
     start = load_i64(words + 8 * Control.START_NS)
+    at = flight.at
     while True:
         stop = load_i64(words + 8 * Control.STOP)
         finished = load_i64(words + 8 * Control.FINISHED)
@@ -37,42 +49,57 @@ def run_schedule(lane: Lane, flight: Flight, window: Window, control: I64, meter
         if stop == ABANDON or meter[Meter.ENTER_ERROR] != 0:
             return
         now = look(flight, meter, start)
-        count = _gather(lane, flight, window, produced, now) if stop == RUNNING else 0
+        count = 0
+        if stop == RUNNING:
+            count = _gather(lane, flight, window, meter, produced, now, start)
         if count > 0:
             submit(lane, flight, window, meter, count, start)
         reap(lane, flight, window, meter, start)
-        flight.at[At.FINISHED] = 0
-        if flight.at[At.FREE] == lane.depth:
-            none_left = finished != 0 and flight.at[At.NEXT] >= produced
-            if stop != RUNNING or (none_left and flight.at[At.AGAIN] == 0):
+        at[At.FINISHED] = 0
+        if in_flight(lane, flight) == 0:
+            left = at[At.STAGED] + at[At.AGAIN] > 0 or at[At.NEXT] < produced
+            if stop != RUNNING or (finished != 0 and not left):
                 return
         if count == 0:
             _idle(lane, flight, window, meter, produced, stop, start)
 
 
 @inner
-def _gather(lane: Lane, flight: Flight, window: Window, produced: int, now: int) -> int:
-    """Put the commands to submit now into ``flight.batch``; how many."""
+def _gather(
+    lane: Lane, flight: Flight, window: Window, meter: I64, produced: int, now: int, start: int
+) -> int:
+    """Stage what there is time for; how many of the staged commands are to be submitted now."""
     at = flight.at
+    row_mask = len(window.due) - 1
     if at[At.AGAIN] > 0:
         # Alone: whatever went with them could overtake them once more.
-        return take_again(lane, flight)
-    count, size = 0, 0
-    row_mask = len(window.due) - 1
-    while count < min(lane.batch, at[At.FREE]) and size < BATCH_BYTES:
+        return stage_again(lane, flight, window, meter)
+    size = 0
+    while at[At.NEXT] < produced and at[At.FREE] > 0 and size < STAGE_BYTES:
         command = at[At.NEXT]
-        if command >= produced or (lane.paced and window.due[command & row_mask] > now):
+        row = command & row_mask
+        due = not lane.paced or window.due[row] <= now
+        if needs_call(lane, window, command):
+            if due and at[At.STAGED] == 0:
+                at[At.NEXT] += lane.stride
+                discard_now(lane, flight, window, meter, command, start)
             break
-        alone = window.kind[command & row_mask] == DISCARD and not lane.ring_discard
-        if alone and count > 0:
+        if at[At.STAGED] > 0 and not due:
+            first = window.due[flight.staged[0] & row_mask]
+            if first <= now + lane.spin_ns:
+                break
+        if not lane.paced and at[At.STAGED] == lane.batch:
             break
-        flight.batch[count] = command
-        count += 1
-        size += window.length[command & row_mask]
+        stage(lane, flight, window, meter, command)
+        size += window.length[row]
         at[At.NEXT] += lane.stride
-        if alone:
-            break
-    return count
+    count = min(at[At.STAGED], lane.batch)
+    if lane.paced:
+        due_now = 0
+        while due_now < count and window.due[flight.staged[due_now] & row_mask] <= now:
+            due_now += 1
+        count = due_now
+    return int(count)
 
 
 @inner
@@ -81,18 +108,20 @@ def _idle(
 ) -> None:
     """Wait for what comes first: the next due time or a completion."""
     at = flight.at
-    if stop == RUNNING and at[At.FREE] == 0:
-        # More than one at a time, or engine and device wake each other for every request.
-        wait(lane, flight, meter, LONGEST_WAIT_NS, max(lane.depth // FULL_SHARE, 1))
-    elif stop != RUNNING:
+    if stop != RUNNING:
         wait(lane, flight, meter, LONGEST_WAIT_NS, 1)
     elif at[At.AGAIN] > 0:
         wait(lane, flight, meter, SHORT_WAIT_NS, 1)
-    elif at[At.NEXT] >= produced:
+    elif in_flight(lane, flight) == lane.depth:
+        # More than one at a time, or engine and device wake each other for every request.
+        longest = SHORT_WAIT_NS if lane.paced else LONGEST_WAIT_NS
+        wait(lane, flight, meter, longest, max(lane.depth // FULL_SHARE, 1))
+    elif at[At.STAGED] == 0 and at[At.NEXT] >= produced:
         wait(lane, flight, meter, SHORT_WAIT_NS, 1)
         meter[Meter.STARVED_NS] += SHORT_WAIT_NS
     elif lane.paced:
-        due = window.due[at[At.NEXT] & (len(window.due) - 1)]
+        following = flight.staged[0] if at[At.STAGED] > 0 else at[At.NEXT]
+        due = window.due[following & (len(window.due) - 1)]
         left = due - (now_ns(flight.scratch) - start)
         if left > lane.spin_ns:
             wait(lane, flight, meter, min(left - lane.spin_ns, LONGEST_WAIT_NS), 1)

@@ -64,10 +64,10 @@ class Lane(NamedTuple):
 class At(IntEnum):
     """Words of ``Flight.at``.
 
-    NEXT command to issue (or, in a closed loop, to admit), FREE buffer slots, how many commands
+    NEXT command to stage (or, in a closed loop, to admit), FREE buffer slots, how many commands
     wait to be issued AGAIN, how many are FINISHED since the last look. LOOKED is when the engine
     last looked at the clock, WAITED how long it meant to sleep since, HELD how long it was held
-    up since it last took completions (ns each).
+    up since it last took completions (ns each). STAGED commands have a slot, and are not submitted.
     """
 
     NEXT = 0
@@ -77,6 +77,7 @@ class At(IntEnum):
     LOOKED = 4
     WAITED = 5
     HELD = 6
+    STAGED = 7
 
 
 _NEVER = 1 << 62
@@ -93,8 +94,8 @@ class Flight(NamedTuple):
         How often the kernel had no room for a command, by window row.
     again
         Commands that the kernel had no room for, in trace order.
-    batch
-        Commands of the submission being made.
+    staged
+        Commands prepared in the ring and not submitted yet, in trace order.
     finished
         Commands completed since the last look.
     scratch
@@ -107,7 +108,7 @@ class Flight(NamedTuple):
     free: I64
     tries: I64
     again: I64
-    batch: I64
+    staged: I64
     finished: I64
     scratch: I64
     at: I64
@@ -120,8 +121,8 @@ def make_flight(window_size: int, depth: int, first: int) -> Flight:
         free=np.arange(depth, dtype=np.int64),
         tries=np.zeros(window_size, np.int64),
         again=np.zeros(depth, np.int64),
-        batch=np.zeros(depth, np.int64),
+        staged=np.zeros(depth, np.int64),
         finished=np.zeros(depth, np.int64),
         scratch=np.zeros(8, np.int64),
-        at=np.array([first, depth, 0, 0, _NEVER, 0, 0], np.int64),
+        at=np.array([first, depth, 0, 0, _NEVER, 0, 0, 0], np.int64),
     )

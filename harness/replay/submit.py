@@ -1,4 +1,4 @@
-"""Compiled steps that every engine shares: submit a batch, take completions, wait.
+"""Compiled steps that every engine shares: stage and submit commands, take completions, wait.
 
 Reads and writes are submitted with NOWAIT, so that when the queue has no room the kernel says so
 (EAGAIN) instead of handing the request to a worker thread and losing its place; such a command
@@ -65,12 +65,40 @@ def look(flight: Flight, meter: I64, start: int) -> int:
 
 
 @inner
-def take_again(lane: Lane, flight: Flight) -> int:
-    """Make a batch of the commands that the kernel had no room for; how many."""
+def needs_call(lane: Lane, window: Window, command: int) -> bool:
+    """Whether ``command`` is a discard that the ring cannot carry (``discard_now``)."""
+    return not lane.ring_discard and window.kind[command & (len(window.due) - 1)] == DISCARD
+
+
+@inner
+def stage(lane: Lane, flight: Flight, window: Window, meter: I64, command: int) -> None:
+    """Prepare ``command`` behind those staged already: what takes time before it is due."""
     at = flight.at
+    row = command & (len(window.due) - 1)
+    at[At.FREE] -= 1
+    flight.slot[row] = flight.free[at[At.FREE]]
+    place = np.int64(load_u32(lane.sq_tail)) + at[At.STAGED]
+    patient = flight.tries[row] < _PATIENCE
+    meter[Meter.BLOCKING] += not patient
+    nowait = RWF_NOWAIT if patient else 0
+    entry = int(place) & (len(lane.sqes) - 1)
+    _prepare(lane, window, entry, command, row, flight.slot[row], nowait)
+    flight.staged[at[At.STAGED]] = command
+    at[At.STAGED] += 1
+
+
+@inner
+def stage_again(lane: Lane, flight: Flight, window: Window, meter: I64) -> int:
+    """Stage the commands that the kernel had no room for, before any other; how many."""
+    at = flight.at
+    while at[At.STAGED] > 0:  # in the reverse of their order, so NEXT becomes the first of them
+        at[At.STAGED] -= 1
+        at[At.NEXT] = flight.staged[at[At.STAGED]]
+        flight.free[at[At.FREE]] = flight.slot[at[At.NEXT] & (len(window.due) - 1)]
+        at[At.FREE] += 1
     count = min(lane.batch, at[At.FREE], at[At.AGAIN])
     for i in range(count):
-        flight.batch[i] = flight.again[i]
+        stage(lane, flight, window, meter, flight.again[i])
     left = at[At.AGAIN] - count
     for i in range(left):
         flight.again[i] = flight.again[count + i]
@@ -80,30 +108,15 @@ def take_again(lane: Lane, flight: Flight) -> int:
 
 @inner
 def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, start: int) -> None:
-    """Submit ``flight.batch[:count]`` in one system call and note when."""
+    """Submit the first ``count`` staged commands in one system call and note when."""
     row_mask = len(window.due) - 1
-    first_row = flight.batch[0] & row_mask
-    if window.kind[first_row] == DISCARD and not lane.ring_discard:
-        _discard_now(lane, flight, window, meter, first_row, start)
-        return
-    tail = np.int64(load_u32(lane.sq_tail))
     before = now_ns(flight.scratch) - start
     for i in range(count):
-        command = flight.batch[i]
-        row = command & row_mask
-        flight.at[At.FREE] -= 1
-        flight.slot[row] = flight.free[flight.at[At.FREE]]
+        row = flight.staged[i] & row_mask
         window.submitted[row] = before
-        entry = int(tail + i) & (len(lane.sqes) - 1)
-        patient = flight.tries[row] < _PATIENCE
-        meter[Meter.BLOCKING] += not patient
-        nowait = RWF_NOWAIT if patient else 0
-        _prepare(lane, window, entry, command, row, flight.slot[row], nowait)
-    # Stamping large payloads takes as long as a drive's write: latencies begin after it.
-    before = now_ns(flight.scratch) - start
-    for i in range(count):
-        window.submitted[flight.batch[i] & row_mask] = before
-    store_u32(lane.sq_tail, np.uint32(tail + count))
+        if len(lane.truth) > 0 and window.kind[row] != _READ and window.kind[row] != _FLUSH:
+            note_issue(lane, window, flight.staged[i], row, window.kind[row] != _WRITE)
+    store_u32(lane.sq_tail, np.uint32(np.int64(load_u32(lane.sq_tail)) + count))
     left = count
     while left > 0:
         taken = system_call(SYS_IO_URING_ENTER, lane.ring_fd, left, 0, 0, 0, 0)
@@ -117,10 +130,19 @@ def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, s
             return
     after = now_ns(flight.scratch) - start
     for i in range(count):
-        window.issued[flight.batch[i] & row_mask] = after
+        window.issued[flight.staged[i] & row_mask] = after
     meter[Meter.ISSUED] += count
-    meter[Meter.LAST_LAG_NS] = after - window.due[flight.batch[count - 1] & row_mask]
-    meter[Meter.PEAK] = max(meter[Meter.PEAK], lane.depth - flight.at[At.FREE])
+    meter[Meter.LAST_LAG_NS] = after - window.due[flight.staged[count - 1] & row_mask]
+    flight.at[At.STAGED] -= count
+    for i in range(flight.at[At.STAGED]):
+        flight.staged[i] = flight.staged[count + i]
+    meter[Meter.PEAK] = max(meter[Meter.PEAK], in_flight(lane, flight))
+
+
+@inner
+def in_flight(lane: Lane, flight: Flight) -> int:
+    """Commands that the kernel has."""
+    return int(lane.depth - flight.at[At.FREE] - flight.at[At.STAGED])
 
 
 @inner
@@ -161,21 +183,20 @@ def _prepare(
         entry[at, 0] |= np.uint64(_OP_FALLOCATE)
         entry[at, 1], entry[at, 2] = np.uint64(offset), np.uint64(length)
         entry[at, 3] = np.uint64(_FALLOC_ZERO_KEEP_SIZE)
-    if len(lane.truth) > 0 and kind != _READ and kind != _FLUSH:
-        note_issue(lane, window, command, row, kind != _WRITE)
 
 
 @inner
-def _discard_now(
-    lane: Lane, flight: Flight, window: Window, meter: I64, row: int, start: int
+def discard_now(
+    lane: Lane, flight: Flight, window: Window, meter: I64, command: int, start: int
 ) -> None:
     """Discard by the blocking call: before Linux 6.12 the ring has none."""
+    row = command & (len(window.due) - 1)
     flight.scratch[4] = window.offset[row]
     flight.scratch[5] = window.length[row]
     window.submitted[row] = now_ns(flight.scratch) - start
     window.issued[row] = window.submitted[row]
     if len(lane.truth) > 0:
-        note_issue(lane, window, window.number[row], row, True)
+        note_issue(lane, window, command, row, True)
     where = flight.scratch.ctypes.data + 32
     result = system_call(_SYS_IOCTL, lane.device_fd, _BLKDISCARD, where, 0, 0, 0)
     done = now_ns(flight.scratch) - start
