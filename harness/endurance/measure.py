@@ -20,9 +20,13 @@ FILL_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop an input: at steady state, after so many bytes or windows, at a time."""
+    """When to stop an input: at steady state, after so many bytes or windows, at a time.
+
+    ``repeats``: passes of a repeated input that must be over before steady state counts.
+    """
 
     steady: bool = True
+    repeats: int = 0
     host_bytes: float | None = None
     windows: int | None = None
     deadline: float | None = None  # of time.monotonic
@@ -144,7 +148,7 @@ class _Pass:
         limits, found = self.limits, self.found
         if limits.host_bytes is not None and self.written >= limits.host_bytes:
             found.stopped = "all that was asked for is written"
-        elif limits.steady and is_steady(found.windows):
+        elif limits.steady and found.repeats >= limits.repeats and is_steady(found.windows):
             found.stopped = "steady"
         elif limits.windows is not None and len(found.windows) >= limits.windows:
             found.stopped = f"{limits.windows} namespaces are written"

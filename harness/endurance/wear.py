@@ -33,13 +33,15 @@ class Options:
     """How to measure. ``fills`` None: twice, and not at all for an op list.
 
     ``perturb`` and ``phases`` repeat the measurement under other orders and tile phases;
-    ``budget_s`` covers all of it. ``whole_life`` writes the rated life, steady or not.
+    ``budget_s`` covers all of it. ``whole_life`` writes the rated life, steady or not. ``repeats``
+    passes of an endless input that repeats itself are written even where it is steady before.
     """
 
     fills: int | None = None
     budget_s: float | None = None
     whole_life: bool = False
     until_steady: bool = True
+    repeats: int = 0
     perturb: int = 0
     phases: int = 1
     writes_per_day: tuple[float, ...] = ()
@@ -135,6 +137,7 @@ def _limits(
         return Limits(steady=False, deadline=deadline)
     return Limits(
         steady=options.until_steady and not options.whole_life and source.endless,
+        repeats=options.repeats,
         host_bytes=life if options.whole_life or source.endless else None,
         windows=UNRATED_WINDOWS if source.endless and life is None else None,
         deadline=deadline,
