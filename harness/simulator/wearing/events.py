@@ -7,7 +7,6 @@ pass before left behind leaves first, in the order of its last use, as room is n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from harness.core.errors import UsageError
 from harness.simulator.requestlog import SsdAction, SsdLog
+from harness.simulator.sizes import ObjectSizes
 from harness.simulator.wearing.jit import kernel
 from harness.stores.ops import ObjectClass
 
@@ -55,18 +55,6 @@ _MESSAGES = {
 }
 
 
-@dataclass(frozen=True)
-class ObjectBytes:
-    """Bytes of a full-attention object and of a fixed state (0: the model has none)."""
-
-    chunk_bytes: int
-    state_bytes: int
-
-    def array(self) -> NDArray[np.int64]:
-        """int64[2], indexed by class."""
-        return np.array([self.chunk_bytes, self.state_bytes], np.int64)
-
-
 class LogReader:
     """Turns a log into batches of ``EVENT_DTYPE``.
 
@@ -87,14 +75,14 @@ class LogReader:
 
     def __init__(
         self, log: SsdLog, time_s: NDArray[np.float64], session: NDArray[np.uint32],
-        turn: NDArray[np.uint32], sizes: ObjectBytes, tier_bytes: int | None = None, *,
+        turn: NDArray[np.uint32], sizes: ObjectSizes, tier_bytes: int | None = None, *,
         uses: bool = True,
     ) -> None:  # fmt: skip
         _check(log, len(time_s), len(session))
         self._log, self._uses = log, uses
         self._session = np.ascontiguousarray(session, np.uint32)
         self._turn = np.ascontiguousarray(turn, np.uint32)
-        self._size = sizes.array()
+        self._size = np.array(sizes.by_class, np.int64)
         start = float(time_s[0]) if len(time_s) else 0.0
         self._time = np.ascontiguousarray(time_s, np.float64) - start
         self.span_s = _span(self._time)
