@@ -115,7 +115,7 @@ def _fidelity(
 ) -> dict[str, Any]:
     c, options = session.collector, session.options
     empty = dict.fromkeys(("p50", "p90", "p99", "p999", "max", "mean", "n"))
-    scheduled = options.mode != "flat-out"
+    scheduled, timed = options.mode != "flat-out", options.mode == "timed"
     return {
         "verdict": verdict,
         "reasons": reasons,
@@ -131,7 +131,8 @@ def _fidelity(
         "requests": {"asked": evidence.requests_asked, "done": evidence.requests_done},
         "bytes": {"asked": evidence.bytes_asked, "done": evidence.bytes_done},
         "depth": _depth(session, found),
-        "gaps_ks": c.shape.gap_distance(c.recorded_shape) if options.mode == "timed" else None,
+        "gaps_ks": c.shape.gap_distance(c.recorded_shape) if timed else None,
+        "gaps_ks_unavoidable": c.ideal_shape.gap_distance(c.recorded_shape) if timed else None,
     }
 
 
@@ -139,14 +140,16 @@ def _depth(session: Session, found: Survey) -> dict[str, Any]:
     """Depth at issue, ours and the recording's; comparable where latencies were recorded."""
     c = session.collector
     comparable = c.unknown_latencies <= 0.01 * max(int(c.requests.sum()), 1)
-    distance = None
+    distance = unavoidable = None
     if comparable and session.options.mode == "timed" and session.options.speed == 1:
         distance = c.shape.depth_distance(c.recorded_shape)
+        unavoidable = c.ideal_shape.depth_distance(c.recorded_shape)
     recorded = c.recorded_shape.summary() if comparable else None
     return {
         "replayed": {**c.shape.summary(), "counts": c.shape.counts()},
         "recorded": {**recorded, "counts": c.recorded_shape.counts()} if recorded else None,
         "ks": distance,
+        "ks_unavoidable": unavoidable,
     }
 
 

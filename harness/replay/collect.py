@@ -25,7 +25,9 @@ class Collector:
 
     ``retired`` commands were taken. ``requests``, ``bytes`` and ``failed`` are by ``Op`` code
     and count requests of the trace; ``commands`` counts their parts. ``errors`` is by name.
-    ``recorded_ns`` is from the first to the last of them in the recording.
+    ``recorded_ns`` is from the first to the last of them in the recording. ``shape``,
+    ``recorded_shape`` and ``ideal_shape`` are those of the replay, of the recording, and of a
+    perfect replayer on this device.
     """
 
     def __init__(self, window: Window, depth: int) -> None:
@@ -51,6 +53,7 @@ class Collector:
         self.recorded_latency: dict[tuple[int, int], Histogram] = {}
         self.shape = Shape()
         self.recorded_shape = Shape()
+        self.ideal_shape = Shape()
         self.unknown_latencies = 0
 
     def collect(self, produced: int) -> None:
@@ -102,10 +105,10 @@ class Collector:
         seen = np.maximum(done - w.unsure[rows], issued)  # what we slept through is not its time
         service = service_times(issued[order], seen[order], self._last_seen)
         self._last_seen = max(self._last_seen, int(seen.max()))
-        self.floor.add(due[order], service)
+        ideal = self.floor.add(due[order], service)
         self.commands += np.bincount(kind, minlength=len(Op))
         self._count_results(rows, kind)
-        self._count_requests(rows)
+        self._count_requests(rows, ideal[0][np.argsort(order)], ideal[1][np.argsort(order)])
         if self.first_issue is None:
             self.first_issue, self.first_due = int(issued[0]), int(due[0])
             self._first_recorded = int(w.recorded_at[rows[0]])
@@ -126,7 +129,7 @@ class Collector:
         if short:
             self.errors[SHORT] += short
 
-    def _count_requests(self, rows: I64) -> None:
+    def _count_requests(self, rows: I64, ideal_issue: I64, ideal_done: I64) -> None:
         """Join the parts of each request, then lags, latencies and shapes of requests."""
         w = self._window
         starts = np.flatnonzero(w.part[rows] & PART_FIRST)
@@ -152,6 +155,8 @@ class Collector:
         self.unknown_latencies += int(np.count_nonzero(recorded < 0))
         order = np.argsort(issued, kind="stable")
         self.shape.add(issued[order], done[order])
+        ideal_done = np.maximum.reduceat(ideal_done, starts)
+        self.ideal_shape.add(ideal_issue[starts][order], ideal_done[order])
         at = w.recorded_at[first]
         self.recorded_shape.add(at, at + np.maximum(recorded, 0))
 

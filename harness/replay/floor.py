@@ -48,14 +48,14 @@ class LagFloor:
         self._recent = np.zeros(depth, np.int64)
         self._state = np.zeros(len(_State), np.int64)
 
-    def add(self, due: I64, service: I64) -> I64:
-        """Lag (ns) of the next commands; ``due`` in issue order."""
-        lag = np.empty(len(due), np.int64)
-        _simulate(due, service, self._recent, self._state, lag)
-        self.lag.add(lag)
-        if lag.size:
-            self.last = int(lag[-1])
-        return lag
+    def add(self, due: I64, service: I64) -> tuple[I64, I64]:
+        """When the next commands are issued and done (ns); ``due`` in issue order."""
+        issue, done = np.empty((2, len(due)), np.int64)
+        _simulate(due, service, self._recent, self._state, issue, done)
+        self.lag.add(issue - due)
+        if issue.size:
+            self.last = int(issue[-1] - due[-1])
+        return issue, done
 
     @property
     def longest_backlog(self) -> int:
@@ -64,16 +64,15 @@ class LagFloor:
 
 
 @kernel
-def _simulate(due: I64, service: I64, recent: I64, state: I64, lag: I64) -> None:
+def _simulate(due: I64, service: I64, recent: I64, state: I64, issue: I64, done: I64) -> None:
     """``recent``: completion times of the last ``depth`` commands."""
     depth = len(recent)
     for i in range(len(due)):
         place = state[_State.COUNT] % depth
-        issue = max(due[i], recent[place])
-        lag[i] = issue - due[i]
-        if lag[i] == 0:
+        issue[i] = max(due[i], recent[place])
+        if issue[i] == due[i]:
             state[_State.SINCE] = due[i]
-        state[_State.LONGEST] = max(state[_State.LONGEST], issue - state[_State.SINCE])
-        state[_State.DONE] = max(issue, state[_State.DONE]) + service[i]
-        recent[place] = state[_State.DONE]
+        state[_State.LONGEST] = max(state[_State.LONGEST], issue[i] - state[_State.SINCE])
+        done[i] = max(issue[i], state[_State.DONE]) + service[i]
+        state[_State.DONE] = recent[place] = done[i]
         state[_State.COUNT] += 1

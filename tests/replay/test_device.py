@@ -65,6 +65,19 @@ def test_speed_shortens_time(own: Own, tmp_path: Path) -> None:
     assert result.details["fidelity"]["recorded_duration_s"] == pytest.approx(0.5, rel=0.1)
 
 
+def test_until_ends_in_the_middle_of_a_pass(own: Own, tmp_path: Path) -> None:
+    """100 writes of a page 1 ms apart, until 250 pages: two passes and a half."""
+    path = write_trace(
+        tmp_path / "t", ts_ns=np.arange(100) * 1_000_000, op=1, offset=0, length=4096
+    )
+    result = run(path, own, until_bytes=250 * 4096)
+    assert_done(result)
+    assert result.requests == 250
+    assert result.details["passes"] == 3
+    assert result.fidelity["recorded_duration_s"] == pytest.approx(0.249)
+    assert result.fidelity["duration_s"] == pytest.approx(0.249, abs=0.1)
+
+
 def test_flat_out_keeps_depth_and_order(own: Own, tmp_path: Path) -> None:
     path = mixed_trace(tmp_path / "t", 3000, seconds=100.0)
     result = run(path, own, mode="flat-out", depth=5, repeat=2)

@@ -106,6 +106,23 @@ def test_a_stalled_device_is_given_up(tmp_path: Path) -> None:
         assert result.errors == 0
 
 
+def test_a_stop_of_the_replayer_is_not_the_device_s(own: Own, tmp_path: Path) -> None:
+    """SIGSTOP for 1.2 s in the middle of 3 s, with a stall limit of less: LATE, and it says why."""
+    path = mixed_trace(tmp_path / "t", 3000, seconds=3.0)
+    replay(mixed_trace(tmp_path / "warm", 10, seconds=0.01), own.target)
+    stop = f"sleep 1; kill -STOP {os.getpid()}; sleep 1.2; kill -CONT {os.getpid()}"
+    stopper = subprocess.Popen(["sh", "-c", stop])
+    result = replay(path, own.target, ReplayOptions(stall_limit_s=1.0))
+    assert stopper.wait() == 0
+    assert result.verdict == "LATE", result.fidelity["reasons"]
+    assert any("the replayer itself was held up for 1.2" in r for r in result.fidelity["reasons"])
+    held_up = result.details["engine"]["held_up"]
+    assert 1.1 < held_up["longest_s"] <= held_up["total_s"]
+    assert result.fidelity["lag_ns"]["p99"] > 0.8e9
+    assert result.fidelity["lag_floor_ns"]["p99"] < 0.6e9
+    assert result.requests == 3000
+
+
 @pytest.mark.slow
 def test_fio_on_a_stalled_device_is_given_up(tmp_path: Path) -> None:
     path = mixed_trace(tmp_path / "t", 20_000, seconds=20.0)

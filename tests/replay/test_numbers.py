@@ -78,8 +78,9 @@ def test_service_time_is_what_the_device_was_busy_with_each() -> None:
 def test_the_floor_of_a_burst_is_what_the_depth_and_the_device_force() -> None:
     """Ten commands due at once, two in flight, 5 ns each: the k-th waits for the (k-2)-th."""
     floor = LagFloor(depth=2)
-    lag = floor.add(np.zeros(10, np.int64), np.full(10, 5))
-    assert lag.tolist() == [0, 0, 5, 10, 15, 20, 25, 30, 35, 40]
+    issue, done = floor.add(np.zeros(10, np.int64), np.full(10, 5))
+    assert issue.tolist() == [0, 0, 5, 10, 15, 20, 25, 30, 35, 40]
+    assert done.tolist() == [5, 10, 15, 20, 25, 30, 35, 40, 45, 50]
     assert floor.last == 40
     assert floor.longest_backlog == 40
 

@@ -57,6 +57,20 @@ def test_shapes_are_compared(tmp_path: Path) -> None:
     assert compare(paths[0], paths[0], ReplayOptions(), 64 * MIB)["depth_ks"] == 0.0
 
 
+def test_passes_until_enough_is_written_are_expected(tmp_path: Path) -> None:
+    paths = []
+    for name, number in (("trace", np.arange(10)), ("seen", np.arange(25))):
+        paths.append(
+            write_trace(
+                tmp_path / name, ts_ns=number * 1000, op=1, offset=number % 10 * 4096, length=4096
+            )
+        )
+    found = compare(paths[0], paths[1], ReplayOptions(until_bytes=25 * 4096), 64 * MIB)
+    assert found["requests"] == found["matched"] == 25
+    assert found["others"] == 0
+    assert found["lag_ns"]["max"] == 0
+
+
 def test_lag_counts_from_the_most_punctual_request(tmp_path: Path) -> None:
     late = np.zeros(COUNT, np.int64)
     late[COUNT // 2 :] = 400_000
