@@ -16,8 +16,8 @@ import numpy as np
 
 from harness.core.errors import UsageError
 from harness.core.units import format_size
-from harness.simulator.corpus_form import Corpus
 from harness.simulator.corpus_build import build, in_lanes, with_hash
+from harness.simulator.corpus_form import Corpus
 from harness.stores.names import workload_yaml
 from harness.stores.requests.lanes import GAP_CAP_S
 from harness.stores.requests.load import detect, open_requests

@@ -1,0 +1,68 @@
+"""Compiling the engine together with one policy's hooks.
+
+The engine's functions are written once, in plain Python, and call hooks by name. ``bind`` makes a
+copy of each whose names mean the policy's hooks, and compiles it; so a hook costs no call, and the
+same text runs uncompiled where tests want that. Machine code is kept in a folder of its own for
+each policy, named after the content of its file and of the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+from harness.core.jit import kernels
+from harness.simulator import hooks as defaults
+
+ENGINE = tuple(
+    f"simulator/{name}.py"
+    for name in ("engine_block", "tiers", "queues", "objects", "hooks", "state", "bind")
+)
+
+Play = Callable[[Any, int, int], None]
+
+
+def own_words(policy: ModuleType) -> dict[str, FunctionType]:
+    """The hooks that a policy's module defines, by name."""
+    found = {name: vars(policy).get(name) for name in defaults.HOOKS}
+    return {name: hook for name, hook in found.items() if isinstance(hook, FunctionType)}
+
+
+@cache
+def bind(entry: Callable[..., Any], policy: ModuleType, compiled: bool = True) -> Any:
+    """``entry``, an engine's function, with the hooks of a policy for names in ``HOOKS``."""
+    file = str(Path(str(policy.__file__)).resolve())
+    outer = kernels(file, *ENGINE) if compiled else None
+    inner = kernels(file, *ENGINE, inner=True) if compiled else None
+    return _Binder(own_words(policy), inner).bound(entry, outer)
+
+
+class _Binder:
+    """Copies of functions, made once each."""
+
+    def __init__(self, hooks: dict[str, FunctionType], inner: Any) -> None:
+        self._hooks = hooks
+        self._inner = inner
+        self._made: dict[FunctionType, Any] = {}
+
+    def bound(self, function: Any, decorator: Any = None) -> Any:
+        """The copy of a function, compiled by ``decorator`` (None: as inner functions are)."""
+        if function not in self._made:
+            words = dict(function.__globals__)
+            for name in _names(function):
+                meant = words.get(name)
+                if isinstance(meant, FunctionType):
+                    words[name] = self.bound(self._hooks.get(name, meant))
+            copy = FunctionType(function.__code__, words, function.__name__)
+            copy.__qualname__ = function.__qualname__
+            copy.__module__ = function.__module__
+            decorate = decorator or self._inner
+            self._made[function] = decorate(copy) if decorate else copy
+        return self._made[function]
+
+
+def _names(function: FunctionType) -> tuple[str, ...]:
+    return function.__code__.co_names

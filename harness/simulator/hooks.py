@@ -1,0 +1,210 @@
+"""How a policy is written: a Python file with hooks, parameters, and arrays of its own.
+
+::
+
+    \"\"\"What the policy does, in a sentence, and where its rule comes from.\"\"\"
+    from typing import Any, NamedTuple
+    import numpy as np
+    from pydantic import Field
+    from harness.simulator.hooks import Parameters, World, session_of
+
+    class Settings(Parameters):          # optional: frozen, validated, named
+        uses: int = Field(2, ge=1)
+
+    class Own(NamedTuple):               # optional: arrays that the hooks read and change
+        seen: np.ndarray
+        uses: np.ndarray
+
+    def create(world: World, settings: Settings) -> Own:
+        return Own(np.zeros(world.objects, np.uint8), np.array([settings.uses]))
+
+    def used(s: Any, first: int, count: int) -> None:
+        for o in range(first, first + count):
+            s.p.seen[o] += 1
+
+    def demote(s: Any, o: int) -> bool:
+        return s.p.seen[o] >= s.p.uses[0]
+
+``simulate`` takes it by path (``./mine.py``), by an entry point of the group
+``kvflash_harness.policies``, or, from ``harness/simulator/policies``, by its file name with dashes.
+
+Hooks are compiled together with the engine by numba: they work on numbers and on the arrays of
+``s`` (see ``state.State``; ``s.p`` is what ``create`` returned), may call functions of their own
+file and those named here, and make no arrays. A hook that a policy leaves out has the default
+below. ``o`` is an object, ``first, count`` are consecutive ones.
+
+    begin(s, r)              request r arrives: predictors, decay, leases
+    used(s, first, count)    objects of its usable prefix, run by run; its state as one more run
+    created(s, o)            the request makes o, which was nowhere; asked before it is placed
+    recomputed(s, o)         the request computes o, which was there but could not be used
+    admit(s, o)              where a new object goes: DRAM, SSD, or 0, dropped
+    write_now(s, o)          whether o, just put into DRAM, is written to the SSD as well
+    key(s, q, o)             what goes first in queue q: DROP, EVICT, MOVE or MOVE_STATE
+    choose(s)                (object that leaves DRAM or -1, whether it is offered to the SSD)
+    demote(s, o)             whether an object that leaves DRAM is written, else it is dropped
+    victim_ssd(s)            the object that the SSD gives up, or -1
+    entered(s, o, tier)      o was put into DRAM or on the SSD
+    left(s, o, tier)         o was taken out; ``resident`` says whether it is still anywhere
+    finish(s, r)             request r is over
+
+Words of the module, all optional: ``REBUILD = True`` if keys move otherwise than growing when an
+object is touched; ``ANY_NODE = True`` if they do not follow the depth of nodes (then every object
+is queued under ``structure=free``); ``STRUCTURES = ("free",)`` if the policy has no meaning under
+the other one; ``EVICT_ANY_TIER = True`` if the SSD may give up what DRAM continues; ``NEEDS =
+("future",)`` to have ``next_asked`` and ``asks``; ``LIKE = True`` if the paper was not seen: the
+label then ends in "-like".
+
+Under ``leaf``, ``choose`` takes the first root-side object if ``demote`` lets it be written, and
+drops the first leaf otherwise; a refused object is not asked again until it is touched. Under
+``free`` it takes the first object of all, which is written or dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from harness.core.config import Strict
+from harness.simulator.objects import (
+    candidate,
+    class_of,
+    in_dram,
+    node_of,
+    on_ssd,
+    order,
+    pinned,
+    resident,
+    session_of,
+    size_of,
+    state_at,
+)
+from harness.simulator.queues import key, peek, pop, push, set_aside
+from harness.simulator.sizes import ObjectSizes
+from harness.simulator.state import (
+    ASKED,
+    DRAM,
+    DROP,
+    EVICT,
+    LEAF,
+    MOVE,
+    MOVE_STATE,
+    SSD,
+)
+
+__all__ = [
+    "DRAM", "DROP", "EVICT", "HOOKS", "MOVE", "MOVE_STATE", "SSD", "Parameters", "World", "admit",
+    "begin", "candidate", "choose", "class_of", "created", "demote", "entered", "finish",
+    "first_to_move",
+    "in_dram", "key", "left", "node_of", "on_ssd", "order", "peek", "pinned", "pop", "push",
+    "recomputed", "resident", "session_of", "set_aside", "size_of", "state_at", "used",
+    "victim_ssd",
+    "write_now",
+]  # fmt: skip
+
+HOOKS = (
+    "begin", "used", "created", "recomputed", "admit", "write_now", "key", "choose", "demote",
+    "victim_ssd", "entered", "left", "finish",
+)  # fmt: skip
+"""Names under which the engine calls a policy."""
+
+
+class Parameters(Strict):
+    """Base of a policy's parameters; one without any uses this one."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What ``create`` may look at: counts, sizes and capacities of the run."""
+
+    requests: int
+    nodes: int
+    sessions: int
+    sizes: ObjectSizes
+    dram_bytes: int
+    ssd_bytes: int
+    block_tokens: int
+    seed: int
+    seconds: float
+
+    @property
+    def objects(self) -> int:
+        """Numbers that objects can have: two a node."""
+        return 2 * self.nodes
+
+
+def begin(s: Any, r: int) -> None:
+    """Nothing."""
+
+
+def used(s: Any, first: int, count: int) -> None:
+    """Nothing: the engine has stamped them."""
+
+
+def created(s: Any, o: int) -> None:
+    """Nothing."""
+
+
+def recomputed(s: Any, o: int) -> None:
+    """Nothing: the engine has stamped it."""
+
+
+def admit(s: Any, o: int) -> int:
+    """Everything enters DRAM."""
+    return DRAM
+
+
+def write_now(s: Any, o: int) -> bool:
+    """Nothing is written while it stays in DRAM."""
+    return False
+
+
+def demote(s: Any, o: int) -> bool:
+    """Write-back: what leaves DRAM is written."""
+    return True
+
+
+def victim_ssd(s: Any) -> int:
+    """The first of its queue."""
+    return peek(s, EVICT)
+
+
+def entered(s: Any, o: int, tier: int) -> None:
+    """Nothing."""
+
+
+def left(s: Any, o: int, tier: int) -> None:
+    """Nothing."""
+
+
+def finish(s: Any, r: int) -> None:
+    """Nothing."""
+
+
+def first_to_move(s: Any) -> int:
+    """The first root-side object of either class, -1 if all are pinned."""
+    full, state = peek(s, MOVE), peek(s, MOVE_STATE)
+    if full < 0 or state < 0:
+        return max(full, state)
+    a, b = s.queue_key[MOVE, 0], s.queue_key[MOVE_STATE, 0]
+    if a == b:
+        a, b = s.queue_tie[MOVE, 0], s.queue_tie[MOVE_STATE, 0]
+    return full if a < b else state
+
+
+def choose(s: Any) -> tuple[int, bool]:
+    """See above."""
+    if s.cfg[LEAF] == 0:
+        o = peek(s, DROP)
+        return o, o >= 0 and (s.flag[o] & SSD != 0 or demote(s, o))
+    o = first_to_move(s)
+    if o >= 0:
+        if s.flag[o] & SSD != 0:
+            return o, True
+        if s.flag[o] & ASKED == 0:
+            if demote(s, o):
+                return o, True
+            s.flag[o] |= ASKED
+    gone = peek(s, DROP)
+    if gone >= 0:
+        return gone, False
+    return o, o >= 0

@@ -1,0 +1,135 @@
+"""The arrays on which a run works; kernels and policies know them by these names as ``s``.
+
+Objects are numbers: F(v), the full-attention chunk of node v, is v; S(v), the state that ends
+there, is v + N. Everything here is an array because numba passes arrays, and one tuple of them
+because every hook sees the same ``s``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# Bits of ``flag``.
+DRAM, SSD = 1, 2
+"""Where the object is; both for a copy."""
+SSD_HIT = 4
+"""Hit on the SSD since it was written."""
+USED = 8
+"""Used by a request since it was made."""
+WRITTEN = 16
+"""Written to the SSD at least once; survives the object."""
+ASKED = 32
+"""The policy refused to write it, and it was not touched since."""
+SUPERSEDED = 64
+"""A state whose session has made a later one on the same path."""
+
+HERE = DRAM | SSD
+KEEP = WRITTEN
+"""What remains of an object that is nowhere."""
+
+# Queues of objects that may go.
+DROP, EVICT, MOVE, MOVE_STATE = range(4)
+"""May leave DRAM; may leave the SSD; F and S that may move from DRAM to the SSD (leaf rule)."""
+QUEUES = 4
+
+# ``reg``: numbers that change.
+NOW, USED_DRAM, USED_SSD, ASIDE, LOG_ROWS, PINS_END = range(6)
+REGISTERS = 8
+
+# ``cfg``: numbers that do not.
+(NODES, CAP_DRAM, CAP_SSD, SIZE_FULL, SIZE_STATE, LEAF, ON_HIT, LAST_TOKEN, BLOCK_TOKENS, STATES,
+ REBUILD, ANY_NODE, EVICT_ANY_TIER, LOG_CAPACITY) = range(14)  # fmt: skip
+SETTINGS = 14
+"""``REBUILD``: keys are computed anew once a request. ``ANY_NODE``: under ``free``, keys do not
+follow depth, so that every object is queued. ``EVICT_ANY_TIER``: under ``leaf``, an SSD object
+with descendants in DRAM may be evicted."""
+
+STAY, COPY, MOVE_UP = range(3)
+
+# ``total``: one column a class.
+(HITS_DRAM, HITS_SSD, CREATED, REFUSED, DRAM_IN, PROMOTED, MOVED, RELEASED, DROPPED, WRITES,
+ FIRST_WRITES, DIRECT, COPIED, EVICTED, INVALIDATED, USEFUL, USED_BEFORE, NEVER_AGAIN,
+ SUPERSEDED_WRITES, RESIDENT_DRAM, RESIDENT_SSD) = range(21)  # fmt: skip
+COUNTERS = 21
+COUNTER_NAMES = (
+    "hits_dram", "hits_ssd", "created", "refused", "dram_in", "promoted", "moved", "released",
+    "dropped", "written", "first_written", "direct", "copied", "evicted", "invalidated", "useful",
+    "used_before", "never_again", "superseded", "resident_dram", "resident_ssd",
+)  # fmt: skip
+
+# ``row``: one column a request.
+(ROW_HIT, ROW_HIT_SSD, ROW_STRANDED, ROW_STATE_FROM, ROW_CREATED, ROW_STATES, ROW_WRITTEN,
+ ROW_WRITTEN_STATES) = range(8)  # fmt: skip
+ROW_FIELDS = (
+    "hit", "hit_ssd", "stranded", "state_from", "created", "states_created", "written_full",
+    "written_state",
+)  # fmt: skip
+
+
+class State(NamedTuple):
+    """R requests, N nodes, 2N objects, P runs of all paths together.
+
+    Trace, read only: ``path_of`` int64[R + 1], ``path_first`` and ``path_length`` int32[P] (the
+    nodes that request r computes or uses), ``chunks`` int32[R] (those of its prompt: the path may
+    go on into its output), ``parent``, ``depth``, ``first_child``, ``next_child`` int32[N],
+    ``session``, ``turn``, ``input_tokens``, ``output_tokens`` int32[R], ``tag`` uint8[R],
+    ``time_s`` float64[R], ``made_of`` int64[R + 1] and ``made`` int32 (nodes at whose end r makes
+    states),     ``made_before`` int32[N] (nearest node above where a state is ever made, -1), ``last_asked``
+    int32[2N] (last request that asks for the object, -1), ``next_asked`` int32[P] and
+    ``next_asked_state`` int32[R], ``asks`` int32[2N] (oracles only, else of length 0: next request
+    after r that asks for the nodes of a path's run, for the state that r asks for, and how often
+    each object is asked for), ``wanted`` int32[R] (node whose state request r would use if nothing
+    were ever lost, -1).
+
+    Changing: ``flag`` uint8[2N], ``stamp`` int32[2N] (last request that touched it),
+    ``kids_dram``, ``kids_ssd``, ``kids`` int32[N] (children in DRAM, on the SSD, anywhere),
+    ``queue_key``, ``queue_tie`` float64[QUEUES, 2N], ``queue_object`` int32[QUEUES, 2N],
+    ``queue_size``, ``queue_built`` int64[QUEUES], ``queued`` uint8[2N], ``aside`` int32[],
+    ``reg`` int64[REGISTERS], ``cfg`` int64[SETTINGS], ``total`` int64[COUNTERS, 2], ``row``
+    int32[R, 8], ``log`` int64[rows, 4] (request, action << 8 | class, node, count).
+
+    ``p``: the policy's own arrays.
+    """
+
+    path_of: np.ndarray
+    path_first: np.ndarray
+    path_length: np.ndarray
+    chunks: np.ndarray
+    parent: np.ndarray
+    depth: np.ndarray
+    first_child: np.ndarray
+    next_child: np.ndarray
+    session: np.ndarray
+    turn: np.ndarray
+    input_tokens: np.ndarray
+    output_tokens: np.ndarray
+    tag: np.ndarray
+    time_s: np.ndarray
+    made_of: np.ndarray
+    made: np.ndarray
+    made_before: np.ndarray
+    wanted: np.ndarray
+    last_asked: np.ndarray
+    next_asked: np.ndarray
+    next_asked_state: np.ndarray
+    asks: np.ndarray
+    flag: np.ndarray
+    stamp: np.ndarray
+    kids_dram: np.ndarray
+    kids_ssd: np.ndarray
+    kids: np.ndarray
+    queue_key: np.ndarray
+    queue_tie: np.ndarray
+    queue_object: np.ndarray
+    queue_size: np.ndarray
+    queue_built: np.ndarray
+    queued: np.ndarray
+    aside: np.ndarray
+    reg: np.ndarray
+    cfg: np.ndarray
+    total: np.ndarray
+    row: np.ndarray
+    log: np.ndarray
+    p: Any
