@@ -165,7 +165,7 @@ def _order_kept(c: Collector) -> float:
 def _end_drift(c: Collector) -> int | None:
     if c.first_issue is None:
         return None
-    return (c.last_issue - c.first_issue) - (c.last_due - c.first_due)
+    return c.last_issue - c.last_due  # both on the schedule's clock: a late first shifts nothing
 
 
 def _operations(c: Collector) -> dict[str, dict[str, int]]:

@@ -41,7 +41,6 @@ class Collector:
         self.overtaken = 0
         self.lag = Histogram()
         self.first_issue: int | None = None
-        self.first_due = 0
         self.recorded_ns = 0
         self._first_recorded = 0
         self.last_issue = 0
@@ -110,7 +109,7 @@ class Collector:
         self._count_results(rows, kind)
         self._count_requests(rows, ideal[0][np.argsort(order)], ideal[1][np.argsort(order)])
         if self.first_issue is None:
-            self.first_issue, self.first_due = int(issued[0]), int(due[0])
+            self.first_issue = int(issued[0])
             self._first_recorded = int(w.recorded_at[rows[0]])
         self.recorded_ns = int(w.recorded_at[rows[-1]]) - self._first_recorded
         self.last_issue = max(self.last_issue, int(running[-1]))

@@ -22,7 +22,7 @@ from harness.replay.survey import Survey
 from harness.replay.window import ABANDON, DRAIN, WINDOW_ROWS, Control, Meter, make_window
 from harness.trace.parquet import Trace
 
-_LEAD_NS = 20_000_000
+_LEAD_NS = 50_000_000
 _LOOK_S = 0.01
 _WATCH_S = 0.25
 _STOPPED_S = 1.0
