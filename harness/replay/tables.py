@@ -61,7 +61,16 @@ def _timing(fidelity: dict[str, Any]) -> list[tuple[str, str]]:
             recorded = depth["recorded"]
             text += f" (recorded mean {recorded['mean'] or 0:.1f}, max {recorded['max']})"
         rows.append(("depth", text))
+        rows += _distance("  depths", depth["ks"], depth["ks_unavoidable"])
+        rows += _distance("  gaps", fidelity["gaps_ks"], fidelity["gaps_ks_unavoidable"])
     return rows
+
+
+def _distance(name: str, found: float | None, forced: float | None) -> list[tuple[str, str]]:
+    """A Kolmogorov-Smirnov distance from the recording, and what the device forces of it."""
+    if found is None:
+        return []
+    return [(name, f"KS {found:.3f} from the recorded (unavoidable {forced or 0:.3f})")]
 
 
 def _checks(details: dict[str, Any]) -> list[tuple[str, str]]:

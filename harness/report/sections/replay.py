@@ -128,6 +128,11 @@ _FIDELITY: dict[str, tuple[str, Callable[[Any, str], Cell]]] = {
     "fidelity.lag_p99_allowed_ns": ("lag allowed, p99", nanoseconds),
     "fidelity.depth.replayed.mean": ("depth at issue, mean", cell),
     "fidelity.depth.recorded.mean": ("depth recorded, mean", cell),
+    "fidelity.depth.ks": ("depths: KS distance from the recorded", cell),
+    "fidelity.depth.ks_unavoidable": ("depths: KS distance forced by the device", cell),
+    "fidelity.gaps_ks": ("gaps: KS distance from the recorded", cell),
+    "fidelity.gaps_ks_unavoidable": ("gaps: KS distance forced by the device", cell),
+    "engine.held_up.longest_s": ("longest time the replayer was held up", duration),
     "block_layer.kernel_splits": ("splits by the kernel", cell),
     "block_layer.merges": ("merges by the kernel", cell),
 }
