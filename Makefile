@@ -1,7 +1,7 @@
 # The short way to the harness command. `make` alone lists what there is.
 #
 # Variables: DEVICE, DESTROY, CMD, STORE, REQUESTS, TRACE, PROFILE, SCALE, INVENTORY, RESULTS, ARGS
-# (anything more).
+# (anything more), TORCH_INDEX (where pip finds CPU builds of torch).
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -10,6 +10,7 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 VENV := .venv
+VENV_LMCACHE := .venv-lmcache
 RESULTS ?= results
 # FEMU keeps its drive in memory: a terabyte is emulated at a fraction of its size.
 SCALE ?= 1/256
@@ -91,8 +92,35 @@ $(VENV)/.compiled: $(VENV)/.installed $(shell find harness -name '*.py')
 run: deps ## the whole path on this machine's embedded defaults: three minutes, one report
 	@$(HARNESS) run --results '$(RESULTS)' $(ARGS)
 
+# LMCache 0.5.6 on a CPU build of torch. Its own requirements name CUDA packages, hence --no-deps;
+# the rest is what it imports. "+cpu" keeps pip from taking a CUDA torch, gigabytes for nothing:
+# where pip's own index lacks it, TORCH_INDEX is PyTorch's index of CPU wheels.
+TORCH ?= torch==2.13.0+cpu
+TORCH_INDEX ?=
+LMCACHE := lmcache==0.5.6 lmcache-rust-raw-block-io==0.5.7rc2
+LMCACHE_NEEDS := pyyaml 'numpy<=2.2.6' numba msgspec pyzmq 'prometheus_client<=0.24.1' \
+  sortedcontainers aiofiles aiofile psutil py-cpuinfo blake3 cachetools httpx aiohttp redis \
+  safetensors nvtx 'opentelemetry-api<=1.40.0' opentelemetry-sdk \
+  'opentelemetry-exporter-prometheus<=0.61b0' opentelemetry-exporter-otlp fastapi uvicorn \
+  httptools 'protobuf<7' cryptography 'transformers>=5.4'
+
+.PHONY: lmcache
+lmcache: $(VENV_LMCACHE)/.installed ## install the real LMCache in an environment of its own (CPU)
+
+$(VENV_LMCACHE)/.installed:
+	@echo 'installing LMCache in $(VENV_LMCACHE) (some minutes, 1.6 GB)'
+	$(PYTHON) -m venv $(VENV_LMCACHE)
+	pip() { $(VENV_LMCACHE)/bin/python -m pip install --quiet --disable-pip-version-check "$$@"; }
+	pip $(call opt,--extra-index-url,$(TORCH_INDEX)) '$(TORCH)' || {
+	  echo "error: pip found no $(TORCH); say where PyTorch's CPU wheels are: make lmcache TORCH_INDEX=URL" >&2
+	  exit 3
+	}
+	pip --no-deps $(LMCACHE)
+	pip $(LMCACHE_NEEDS) 2> >(grep -v 'lmcache 0.5.6 requires\|dependency resolver' >&2)
+	touch $@
+
 .PHONY: capture
-capture: deps ## trace what reaches a device (DEVICE, CMD; bare: the embedded store)
+capture: deps $(if $(filter lmcache lmcache-%,$(STORE)),lmcache) ## trace what reaches a device (DEVICE, CMD; bare: a modelled store; STORE=lmcache: the real one)
 	@$(HARNESS) capture --results '$(RESULTS)' $(call opt,--device,$(DEVICE)) $(call opt,--store,$(STORE)) $(call opt,--requests,$(REQUESTS)) $(ARGS) $(if $(CMD),-- $(CMD))
 
 .PHONY: replay
@@ -127,6 +155,10 @@ doctor: deps ## what this machine can do, and what is missing
 test: deps-test ## every test that this machine can run; what it cannot run it names
 	@$(SUDO) $(VENV)/bin/python -m pytest $(ARGS)
 
+.PHONY: test-stores
+test-stores: deps lmcache ## the tests of the real stores, which `make test` skips until installed
+	@$(SUDO) $(VENV)/bin/python -m pytest tests/stores/real $(ARGS)
+
 .PHONY: lint
 lint: deps ## style, format and types
 	@$(VENV)/bin/ruff check .
@@ -135,4 +167,4 @@ lint: deps ## style, format and types
 
 .PHONY: clean
 clean: ## remove the virtual environment and caches; results stay
-	$(SUDO) rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	$(SUDO) rm -rf $(VENV) $(VENV_LMCACHE) .mypy_cache .pytest_cache .ruff_cache .hypothesis

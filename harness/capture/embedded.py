@@ -1,46 +1,65 @@
-"""What is traced when nobody names a device: a modelled KV store on a loop device of our own."""
+"""What is traced when nobody names a device: a KV store on a loop device of our own.
+
+A modelled store by default; the real LMCache where it is asked for by name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+from harness.core.errors import MeasurementError
 from harness.core.progress import Progress, quiet
 from harness.device.guard import open_guarded
 from harness.device.loop import LoopDevice
-from harness.stores.emit import EmitResult, emit
-from harness.stores.registry import make_store
-from harness.stores.requests.load import open_requests
+from harness.stores.emission import Emission, run_emission
+from harness.stores.emit import EmitResult
 
 STORE, MODEL, REQUESTS = "lmcache-raw-block", "llama-3.1-8b", "chat"
 DEVICE_BYTES = 512 << 20
 DEFAULT_REQUESTS = 6
 
+REAL_MODEL = "llama-3.1-8b-tp8"
+REAL_DEVICE_BYTES = 2 << 30
+REAL_SECONDS = 60.0
+
+
+def embedded(store: str | None, requests: str | None, seconds: float | None, seed: int) -> Emission:
+    """The store and traffic to trace, each by a name of ``workloads/`` or a file.
+
+    For ``seconds``, or where that is None for so many requests that the device fills and evicts; a
+    real store for a minute. MachineError if a real store is not installed.
+    """
+    wanted = Emission(store or STORE, requests or REQUESTS, MODEL, seed, seconds=seconds)
+    if wanted.real:
+        wanted = replace(wanted, model=REAL_MODEL, seconds=seconds or REAL_SECONDS)
+    elif seconds is None:
+        wanted = replace(wanted, limit=DEFAULT_REQUESTS)
+    wanted.check()
+    return wanted
+
 
 @contextmanager
-def loop_device(directory: Path) -> Iterator[LoopDevice]:
+def loop_device(wanted: Emission, directory: Path) -> Iterator[LoopDevice]:
     """A loop device for the store, whose data lies (nameless) in ``directory``."""
-    with LoopDevice(DEVICE_BYTES, directory) as device:
+    size = REAL_DEVICE_BYTES if wanted.real else DEVICE_BYTES
+    with LoopDevice(size, directory) as device:
         yield device
 
 
 def run_store(
-    device: LoopDevice,
-    store_name: str,
-    requests_name: str,
-    seconds: float | None,
-    seed: int,
-    progress: Progress = quiet,
+    wanted: Emission, device: LoopDevice, folder: Path | None, progress: Progress = quiet
 ) -> EmitResult:
-    """Serve traffic from a modelled store, each by a name of ``workloads/`` or a file.
+    """Serve the traffic; a real store's log and set-up go to ``folder``.
 
-    For ``seconds``, or where that is None for so many requests that the device fills and evicts.
+    MeasurementError if anything read back is not what was written.
     """
-    limit = DEFAULT_REQUESTS if seconds is None else None
-    store = make_store(store_name, device.size_bytes, MODEL)
-    requests = open_requests(requests_name, seed=seed)
     with open_guarded(device.path, own=True) as target:
-        return emit(
-            store, requests, target, seed=seed, seconds=seconds, limit=limit, progress=progress
+        result = run_emission(wanted, target, folder=folder, progress=progress)
+    if not result.verified:
+        raise MeasurementError(
+            f"{result.store}: {result.issued.wrong_sectors} sectors were read back wrong"
         )
+    return result

@@ -15,6 +15,7 @@ from harness.core.errors import Interrupted, UsageError
 from harness.core.files import write_json
 from harness.core.progress import Progress, quiet
 from harness.core.runs import RunFolder
+from harness.stores.emit import EmitResult
 
 
 @dataclass(frozen=True)
@@ -127,16 +128,23 @@ def _work(job: CaptureJob, capture: Capture, progress: Progress) -> int | None:
 def _trace_embedded(job: CaptureJob, out: Path, progress: Progress) -> Traced:
     from harness.capture import embedded
 
-    store, requests = job.store or embedded.STORE, job.requests or embedded.REQUESTS
+    wanted = embedded.embedded(job.store, job.requests, job.seconds, job.seed)
+    # What a real store leaves lies beside its trace; a modelled one can be run again.
+    folder = out.parent / f"{out.stem}-store" if wanted.real else None
+    emitted: list[EmitResult] = []
     _make_folder(out.parent)
-    with embedded.loop_device(out.parent) as loop:
+    with embedded.loop_device(wanted, out.parent) as loop:
         options = TraceOptions((loop.path,))
-        capture = Capture(options, out, command=f"embedded store {store}, requests {requests}")
+        name = f"{'real' if wanted.real else 'embedded'} store {wanted.store}"
+        capture = Capture(options, out, command=f"{name}, requests {wanted.requests}")
 
         def work() -> None:
-            embedded.run_store(loop, store, requests, job.seconds, job.seed, progress)
+            emitted.append(embedded.run_store(wanted, loop, folder, progress))
 
-        return _trace(capture, work, open_ended=False)
+        traced = _trace(capture, work, open_ended=False)
+    if wanted.real and emitted:
+        return replace(traced, details={**traced.details, "store": emitted[0].as_json()})
+    return traced
 
 
 def _trace(capture: Capture, work: Callable[[], int | None], open_ended: bool) -> Traced:

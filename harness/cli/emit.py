@@ -1,4 +1,4 @@
-"""``harness emit``: be a KV store on a real block device."""
+"""``harness emit``: be a KV store on a real block device, or run a real one there."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from harness.device.guard import Target
+    from harness.stores.emission import Emission
     from harness.stores.emit import EmitResult
 
 
@@ -47,38 +48,77 @@ def emit(
         float | None, typer.Option(min=0.1, help="Take no new request after so long.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the traffic and of the payloads.")] = 0,
+    timed: Annotated[
+        bool, typer.Option("--timed", help="Open loop: requests at the trace's own times.")
+    ] = False,
+    speed: Annotated[
+        float, typer.Option(min=1e-3, help="With --timed: so many times as fast.")
+    ] = 1.0,
+    lanes: Annotated[
+        int | None, typer.Option(min=1, help="Play recorded sessions, so many at once.")
+    ] = None,
+    block_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens a block, where the format leaves it open.")
+    ] = None,
     objects: Annotated[
         Path | None, typer.Option(help="Write which object each call moved (Parquet).")
     ] = None,
+    results: Annotated[
+        Path | None, typer.Option(help="Leave a run folder with all of it there.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Issue a KV store's I/O to a block device: direct, stamped, every read verified.
+    """Issue a KV store's I/O to a block device: stamped, every read verified.
 
-    Runs as fast as the device lets the store's own workers. Exits 1 if anything read back is not
-    what was written.
+    Runs as fast as the device lets the store's own workers, or with --timed at the trace's clock.
+    I/O is direct, but for stores that are buffered themselves. The stores lmcache and lmcache-uring
+    are the real LMCache (make lmcache installs it), for which the trace is scaled to the device.
+    Exits 1 if anything read back is not what was written.
 
     Example: harness emit --store lmcache-raw-block --requests chat --loop 1536MiB --seconds 20
     """
-    from harness.stores.emit import emit as run
-    from harness.stores.registry import make_store
-    from harness.stores.requests.load import open_requests
+    from harness.stores.emission import Emission
+    from harness.stores.emit import Pace
 
-    traffic = open_requests(requests, seed=seed)
-    with (
-        _target(device, destroy, loop, scratch) as target,
-        output.progress_bar("emitting") as progress,
-    ):
-        made = make_store(store, target.size_bytes, model)
-        result = run(
-            made, traffic, target, seed=seed, limit=limit, seconds=seconds, objects=objects,
-            progress=progress,
-        )  # fmt: skip
+    if speed != 1.0 and not timed:
+        raise UsageError("--speed is of the trace's clock", fix="add --timed")
+    wanted = Emission(
+        store, requests, model, seed, limit, seconds, Pace(speed) if timed else None, lanes,
+        block_tokens,
+    )  # fmt: skip
+    wanted.check()
+    with _target(device, destroy, loop, scratch) as target:
+        result, folder = _emit(wanted, target, objects, results)
     if as_json:
-        output.print_json(result.as_json())
+        output.print_json({**result.as_json(), "run": folder})
     else:
         _print(result)
+        if folder:
+            output.console().print(f"run: {folder}", soft_wrap=True)
     if not result.verified:
         raise typer.Exit(1)
+
+
+def _emit(
+    wanted: Emission, target: Target, objects: Path | None, results: Path | None
+) -> tuple[EmitResult, str | None]:
+    """The result, and the run folder if there is to be one."""
+    from dataclasses import asdict, replace
+
+    from harness.core.runs import RunFolder
+    from harness.stores.emission import run_emission
+
+    with output.progress_bar("emitting") as progress:
+        if results is None:
+            return run_emission(wanted, target, objects=objects, progress=progress), None
+        with RunFolder(results, "emit", wanted.store, asdict(wanted)) as run:
+            result = run_emission(
+                wanted, target, folder=run.path, objects=objects, progress=progress
+            )
+            result = replace(result, objects=str(objects or run.final / "objects.parquet"))
+            run.add(emit=result.as_json())
+            run.exit_code = int(not result.verified)
+    return result, str(run.final)
 
 
 def _target(
@@ -121,6 +161,13 @@ def _print(result: EmitResult) -> None:
         ("written", f"{format_size(data['bytes_written'])} in {report['writes']['ops']} calls"),
         ("read", f"{format_size(data['bytes_read'])} in {report['reads']['ops']} calls"),
         ("took", f"{format_duration(result.duration_s)}, {format_size(rate)}/s"),
+        ("loop", _loop(result)),
+        (
+            "I/O",
+            "buffered, as the store is: the page cache serves reads"
+            if result.buffered
+            else f"direct, at most {data['max_depth']} calls at once",
+        ),
         ("hit", f"{report['chunks_hit']} of {report['chunks_wanted']} chunks"),
         ("evicted", f"{report['evicted']} in {report['evictions']} rounds"),
         ("failed puts", str(report["failed_puts"])),
@@ -129,6 +176,12 @@ def _print(result: EmitResult) -> None:
     ):
         table.add_row(label, value)
     output.console().print(table)
+
+
+def _loop(result: EmitResult) -> str:
+    if result.pace is None:
+        return "closed: the next request when the store takes it"
+    return f"open, {result.pace.speed:g} times as fast; at most {result.behind_s:.3f} s behind"
 
 
 def _verdict(result: EmitResult) -> str:

@@ -1,8 +1,9 @@
 """Joining a block trace to the log of the store that caused it: which request moved which object.
 
 A request belongs to the call that was in flight when it was issued, went the same way and covers
-its first byte. What no call covers (file-system traffic, other programs) stays without a class and
-is counted.
+its first byte. Where the store's calls went through the page cache, a write reaches the device
+later: it belongs to the last call that wrote its first page. What no call covers (file-system
+traffic, other programs) stays without a class and is counted.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from harness.core.errors import UsageError
-from harness.core.ops import SECTOR_BYTES, Op
+from harness.core.ops import PAGE_BYTES, SECTOR_BYTES, Op
 from harness.stores.attribution import Attribution
 from harness.stores.jit import kernel
-from harness.stores.object_log import LOG_SCHEMA
+from harness.stores.object_log import BUFFERED_KEY, LOG_SCHEMA
 from harness.stores.ops import CLASS_NAMES
 from harness.trace.parquet import TraceWriter, open_trace
 
@@ -29,6 +30,7 @@ ANNOTATED = ("object_class", "session", "turn", "layer", "key")
 SLACK_NS = 2_000_000
 """A store reads its clock before it submits and after it has reaped; more than enough for both."""
 
+_WRITE, _PAGE = int(Op.WRITE), np.uint64(PAGE_BYTES)
 _LEAST_PAIRS = 8
 _IN_FLIGHT = 4096
 
@@ -73,6 +75,7 @@ class _Calls:
         missing = [name for name in LOG_SCHEMA.names if name not in table.column_names]
         if missing:
             raise UsageError(f"{path} is no log of objects: no column {', '.join(missing)}")
+        self.buffered = BUFFERED_KEY in (table.schema.metadata or {})
         table = table.sort_by("issue_ns").unify_dictionaries().combine_chunks()
         self.column = {
             name: table.column(name).to_numpy()
@@ -125,6 +128,9 @@ class _Joiner:
         self._calls, self._offset = calls, offset_ns
         self._flying = np.zeros(_IN_FLIGHT, np.int64)
         self._state = np.zeros(2, np.int64)
+        # Last call that wrote each page, for a log of buffered calls; empty for one of direct ones.
+        end = int((calls["offset"] + calls["length"]).max(initial=0)) if calls.buffered else 0
+        self._writer = np.full(-(-end // PAGE_BYTES), -1, np.int64)
         self.matched = self.across = 0
 
     def join(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
@@ -138,7 +144,7 @@ class _Joiner:
         c = self._calls
         self.across += _sweep(
             times, start, size, ops, c["issue_ns"], c["done_ns"], c["offset"], c["length"],
-            c["op"], self._flying, self._state, found,
+            c["op"], self._flying, self._state, self._writer, found,
         )  # fmt: skip
         self.matched += int(np.count_nonzero(found >= 0))
         return found
@@ -165,7 +171,8 @@ def _sweep(
     times: NDArray[np.int64], start: NDArray[np.uint64], size: NDArray[np.uint64],
     ops: NDArray[np.int8], issue: NDArray[np.int64], done: NDArray[np.int64],
     offset: NDArray[np.uint64], length: NDArray[np.uint64], call_op: NDArray[np.uint8],
-    flying: NDArray[np.int64], state: NDArray[np.int64], found: NDArray[np.int64],
+    flying: NDArray[np.int64], state: NDArray[np.int64], writer: NDArray[np.int64],
+    found: NDArray[np.int64],
 ) -> int:  # fmt: skip
     """Fill ``found``; requests that reach beyond their call. The newest fitting call is taken."""
     across = 0
@@ -174,6 +181,10 @@ def _sweep(
         while following < len(issue) and issue[following] <= times[r] + SLACK_NS:
             flying[held] = following
             held += 1
+            if len(writer) and call_op[following] == _WRITE:
+                first = np.int64(offset[following] // _PAGE)
+                end = offset[following] + length[following] + _PAGE - np.uint64(1)
+                writer[first : np.int64(end // _PAGE)] = following
             following += 1
         kept = 0
         found[r] = -1
@@ -187,6 +198,9 @@ def _sweep(
             if inside and call_op[call] == ops[r]:
                 found[r] = call
         held = kept
+        page = np.int64(start[r] // _PAGE)
+        if found[r] < 0 and ops[r] == _WRITE and page < len(writer):
+            found[r] = writer[page]
         call = found[r]
         if call >= 0 and start[r] + size[r] > offset[call] + length[call]:
             across += 1

@@ -24,10 +24,12 @@ def pages(size_bytes: int) -> int:
 class CompiledStore(ABC):
     """Base of the stores whose life is a compiled function over a batch.
 
-    fixed_buffers: whether I/O is from buffers registered with a ring.
+    fixed_buffers: whether I/O is from buffers registered with a ring. buffered: whether it goes
+    through the page cache.
     """
 
     fixed_buffers = False
+    buffered = False
 
     def __init__(self, name: str, capacity_bytes: int, model: ModelKv, chunk_tokens: int) -> None:
         self.name, self.capacity_bytes, self.model = name, capacity_bytes, model

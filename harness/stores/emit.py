@@ -1,4 +1,7 @@
-"""Be a KV store: its calls as real direct I/O, every payload stamped, every read verified."""
+"""Be a KV store: its calls as real I/O, every payload stamped, every read verified.
+
+Direct I/O, but for stores that are buffered themselves: theirs goes through the page cache.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,13 @@ _STEP_REQUESTS = 8
 
 
 @dataclass(frozen=True)
+class Pace:
+    """Open loop: requests begin at the trace's clock, ``speed`` times as fast."""
+
+    speed: float = 1.0
+
+
+@dataclass(frozen=True)
 class EmitResult:
     """What an emission did. ``as_json`` is the result of ``harness emit --json``."""
 
@@ -34,6 +44,9 @@ class EmitResult:
     report: dict[str, Any]
     objects: str | None
     stopped_by: str
+    buffered: bool = False
+    pace: Pace | None = None
+    behind_s: float | None = None
 
     @property
     def verified(self) -> bool:
@@ -41,7 +54,10 @@ class EmitResult:
         return self.issued.wrong_sectors == 0
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data; ``bytes_written_per_new_token`` is null when there was no new token."""
+        """Plain data; ``bytes_written_per_new_token`` is null when there was no new token.
+
+        ``speed`` is null for a closed loop, which has no clock to be ``max_behind_s`` of.
+        """
         done = self.issued
         return {
             "store": self.store,
@@ -61,6 +77,9 @@ class EmitResult:
                 done.written_bytes / self.new_tokens if self.new_tokens else None
             ),
             "max_depth": done.deepest,
+            "buffered": self.buffered,
+            "speed": self.pace.speed if self.pace else None,
+            "max_behind_s": self.behind_s,
             "stopped_by": self.stopped_by,
             "objects": self.objects,
             "store_report": self.report,
@@ -75,10 +94,14 @@ def emit(
     seed: int,
     limit: int | None = None,
     seconds: float | None = None,
+    pace: Pace | None = None,
     objects: Path | None = None,
     progress: Progress = quiet,
 ) -> EmitResult:
     """Serve ``requests`` on a device, as fast as it lets the store's workers (closed loop).
+
+    With a ``pace`` in an open loop: a request's calls are handed over at its time of the trace,
+    whether or not earlier ones are done, until as many wait as ``issuer.WINDOW_OPS``.
 
     Parameters
     ----------
@@ -107,16 +130,20 @@ def emit(
     if limit is None and seconds is None and requests.endless:
         raise UsageError(f"{requests.name} never ends: say how many requests or seconds to emit")
     served = tokens = 0
+    behind_s = 0.0
     stopped_by = "requests"
     with (
-        ObjectLog(objects) as log,
+        ObjectLog(objects, buffered=store.buffered) as log,
         Issuer(
             target, seed=seed, streams=store.streams, largest_bytes=store.largest_op_bytes,
-            fixed=store.fixed_buffers, done=log.done if objects else None,
+            fixed=store.fixed_buffers, buffered=store.buffered,
+            done=log.done if objects else None,
         ) as issuer,
     ):  # fmt: skip
         began = time.monotonic()
-        for step in _steps(requests, limit):
+        for step in _steps(requests, limit, 1 if pace else _STEP_REQUESTS):
+            if pace is not None:
+                behind_s = max(behind_s, _wait(issuer, began, pace, step, seconds))
             if seconds is not None and time.monotonic() - began >= seconds:
                 stopped_by = "seconds"
                 break
@@ -136,11 +163,22 @@ def emit(
         duration = time.monotonic() - began
     return EmitResult(
         store.name, requests.name, target.path, seed, served, tokens, duration, issuer.issued,
-        store.report(), str(objects) if objects else None, stopped_by,
+        store.report(), str(objects) if objects else None, stopped_by, store.buffered, pace,
+        behind_s if pace else None,
     )  # fmt: skip
 
 
-def _steps(requests: RequestSource, limit: int | None) -> Iterator[RequestBatch]:
+def _wait(
+    issuer: Issuer, began: float, pace: Pace, step: RequestBatch, seconds: float | None
+) -> float:
+    """Work until the step is due, or the time is over; how many seconds late it is already."""
+    due = began + float(step.time_s[0]) / pace.speed
+    late = time.monotonic() - due
+    issuer.work_until(due if seconds is None else min(due, began + seconds))
+    return max(0.0, late)
+
+
+def _steps(requests: RequestSource, limit: int | None, size: int) -> Iterator[RequestBatch]:
     for batch in take(requests.batches(), limit):
-        for first in range(0, len(batch), _STEP_REQUESTS):
-            yield batch.part(first, first + _STEP_REQUESTS)
+        for first in range(0, len(batch), size):
+            yield batch.part(first, first + size)

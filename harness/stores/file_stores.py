@@ -2,8 +2,8 @@
 
 What differs is the object (a chunk, an engine page, an engine block), how many threads write and
 read, the cap and what is reclaimed. All write a file by one call and read it by one. The fixed
-states of a hybrid model are files of their own. The buffered ones (SGLang) reach the device later
-and in other pieces than their calls; here every call is direct.
+states of a hybrid model are files of their own. SGLang's calls go through the page cache, and so
+reach the device later and in other pieces; the ops are its calls.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class FileStore(CompiledStore):
     def __init__(self, spec: FileLayout, capacity_bytes: int, model: ModelKv) -> None:
         super().__init__(spec.layout, capacity_bytes, model, spec.chunk_tokens)
         self.spec = spec
+        self.buffered = spec.layout == "sglang-file"
         self._params = _params(spec, capacity_bytes, model)
         self._state = new_files(self._params, capacity_bytes)
         free = int(self._state.space.ints[2])

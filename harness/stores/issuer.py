@@ -6,6 +6,7 @@ touches the same bytes unless both only read.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -66,6 +67,7 @@ class Issuer:
 
     fixed: take buffers registered with the ring, as LMCache's io_uring engine does; a large call is
     then one bio, else one bio a MiB. largest_bytes: of an op; larger calls than 32 MiB are cut.
+    buffered: go through the page cache; ``finish`` then writes back what is in it.
 
     Raises MeasurementError when the device fails a call.
     """
@@ -78,9 +80,12 @@ class Issuer:
         streams: int,
         largest_bytes: int,
         fixed: bool,
+        buffered: bool = False,
         done: CallDone | None = None,
     ) -> None:
         self.issued = Issued()
+        self._cached_fd = os.open(target.path, os.O_RDWR) if buffered else None
+        self._fd = target.fd if self._cached_fd is None else self._cached_fd
         self._target, self._fixed, self._done = target, fixed, done
         self._call_bytes = min(_MAX_CALL_BYTES, largest_bytes)
         depth = max(2, min(streams, _MAX_BUFFER_BYTES // (2 * self._call_bytes), WINDOW_OPS))
@@ -116,10 +121,20 @@ class Issuer:
             self._number += 1
         self._start()
 
+    def work_until(self, when_s: float) -> None:
+        """Go on with what was taken in until ``time.monotonic()`` is ``when_s``."""
+        while (left := when_s - time.monotonic()) > 0:
+            if not self._flying and not self._waiting:
+                time.sleep(left)
+                return
+            self._turn(left)
+
     def finish(self) -> None:
-        """Wait until everything taken in is done."""
+        """Wait until everything taken in is done, and on the device."""
         while self._open:
             self._turn()
+        if self._cached_fd is not None:
+            os.fdatasync(self._cached_fd)
 
     def _admit(self, call: _Call) -> None:
         earlier = [other for other in self._open if _conflict(call, other)]
@@ -135,10 +150,10 @@ class Issuer:
         if call.waits == 0:
             self._waiting.append(call)
 
-    def _turn(self) -> None:
-        """Start what may start, then wait for at least one completion."""
+    def _turn(self, timeout_s: float | None = None) -> None:
+        """Start what may start, then wait for at least one completion, or so long."""
         self._start()
-        for cqe in self._ring.reap(wait=1):
+        for cqe in self._ring.reap(wait=1, timeout_s=timeout_s):
             self._complete(self._flying.pop(int(cqe["user_data"])), int(cqe["res"]))
 
     def _start(self) -> None:
@@ -173,7 +188,7 @@ class Issuer:
             self._last[_pages(call)] = self._sequence
         codes = (Opcode.READ, Opcode.WRITE, Opcode.READ_FIXED, Opcode.WRITE_FIXED)
         sqe["opcode"] = codes[2 * self._fixed + write]
-        sqe["fd"] = self._target.fd
+        sqe["fd"] = self._fd
         sqe["off"] = call.offset
         sqe["addr"] = pool.address + call.slot * pool.slot_bytes
         sqe["len"] = call.length
@@ -236,6 +251,8 @@ class Issuer:
             for cqe in self._ring.reap(wait=1):
                 self._flying.pop(int(cqe["user_data"]), None)
         self._ring.close()
+        if self._cached_fd is not None:
+            os.close(self._cached_fd)
 
 
 def _pages(call: _Call) -> slice:

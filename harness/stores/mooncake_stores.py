@@ -1,8 +1,9 @@
 """Mooncake Store's disk backends: ``mooncake-bucket`` (the default) and ``mooncake-offset``.
 
-Both are buffered in the original, also with io_uring; here every call is direct and rounded to
-pages. The write of a bucket is one gathered call; it is given as a range an object, one after the
-other, so that each carries its object. Neither discards. Fixed states are objects of their own.
+Both are buffered in the original, also with io_uring, and emitted so; offsets and lengths are
+rounded to pages. The write of a bucket is one gathered call; it is given as a range an object, one
+after the other, so that each carries its object. Neither discards. Fixed states are objects of
+their own.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class MooncakeOffset(Strict):
 
 class BucketStore(CompiledStore):
     """Buckets on a file system over a device of ``capacity_bytes``, for one model."""
+
+    buffered = True
 
     def __init__(self, spec: MooncakeBucket, capacity_bytes: int, model: ModelKv) -> None:
         super().__init__(spec.layout, capacity_bytes, model, spec.chunk_tokens)
@@ -130,6 +133,8 @@ class BucketStore(CompiledStore):
 
 class OffsetStore(CompiledStore):
     """Records in one file on a device of ``capacity_bytes``, for one model."""
+
+    buffered = True
 
     def __init__(self, spec: MooncakeOffset, capacity_bytes: int, model: ModelKv) -> None:
         super().__init__(spec.layout, capacity_bytes, model, spec.chunk_tokens)

@@ -13,9 +13,13 @@ from types import TracebackType
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from harness.core.files import whole_file
-from harness.stores.ops import CLASS_NAMES, OpArray
+from harness.stores.ops import CLASS_NAMES, OpArray, empty_ops
+
+BUFFERED_KEY = b"harness.buffered"
+"""Key in the metadata of a log whose calls went through the page cache."""
 
 LOG_SCHEMA = pa.schema(
     [
@@ -37,8 +41,8 @@ LOG_SCHEMA = pa.schema(
 class ObjectLog:
     """Collects ops and their times; the file appears when the context ends without an error."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
+    def __init__(self, path: Path | None, *, buffered: bool = False) -> None:
+        self._path, self._buffered = path, buffered
         self._ops: list[OpArray] = []
         self._issue: dict[int, int] = {}
         self._finish: dict[int, int] = {}
@@ -62,21 +66,29 @@ class ObjectLog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._path is not None and error is None:
-            with whole_file(self._path) as temporary:
-                pq.write_table(self._table(), temporary, compression="zstd")
-
-    def _table(self) -> pa.Table:
-        if not self._ops:
-            return LOG_SCHEMA.empty_table()
-        ops = np.concatenate(self._ops)
-        times = [
+        if self._path is None or error is not None:
+            return
+        ops = np.concatenate([empty_ops(), *self._ops])
+        issue, finish = (
             np.array([where[n] for n in range(len(ops))], np.int64)
             for where in (self._issue, self._finish)
-        ]
-        classes = pa.DictionaryArray.from_arrays(
-            pa.array(ops["object_class"].astype(np.int8)), pa.array(CLASS_NAMES)
         )
-        columns = [*times, *(ops[name] for name in LOG_SCHEMA.names[2:])]
-        columns[LOG_SCHEMA.names.index("object_class")] = classes
-        return pa.table(columns, schema=LOG_SCHEMA)
+        with whole_file(self._path) as temporary:
+            write_log(temporary, ops, issue, finish, buffered=self._buffered)
+
+
+def write_log(
+    path: Path, ops: OpArray, issue_ns: NDArray[np.int64], done_ns: NDArray[np.int64],
+    *, buffered: bool = False,
+) -> None:  # fmt: skip
+    """Write ops with the times (CLOCK_MONOTONIC) at which they were issued and done.
+
+    ``buffered``: they went through the page cache, so that writes reach the device later.
+    """
+    classes = pa.DictionaryArray.from_arrays(
+        pa.array(ops["object_class"].astype(np.int8)), pa.array(CLASS_NAMES)
+    )
+    columns = [issue_ns, done_ns, *(ops[name] for name in LOG_SCHEMA.names[2:])]
+    columns[LOG_SCHEMA.names.index("object_class")] = classes
+    schema = LOG_SCHEMA.with_metadata({BUFFERED_KEY: b"1"} if buffered else {})
+    pq.write_table(pa.table(columns, schema=schema), path, compression="zstd")

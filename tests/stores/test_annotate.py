@@ -16,7 +16,7 @@ from harness.device.loop import LoopDevice
 from harness.stores.annotate import annotate
 from harness.stores.attribution import Attribution
 from harness.stores.emit import emit
-from harness.stores.object_log import LOG_SCHEMA
+from harness.stores.object_log import BUFFERED_KEY, LOG_SCHEMA
 from harness.stores.registry import make_store
 from harness.stores.requests.load import open_requests
 from harness.trace.parquet import TraceWriter, open_trace
@@ -105,6 +105,33 @@ def test_requests_get_the_object_of_the_call_in_flight(tmp_path: Path, log: Path
     kv = data["by_class"]["full-attention"]
     assert kv["reads_per_written_byte"] == 1.0
     assert kv["read_before_overwrite_share"] == 1.0  # both halves were read, then overwritten
+
+
+def test_a_write_back_belongs_to_the_last_call_that_wrote_its_page(tmp_path: Path) -> None:
+    log = write_log(
+        tmp_path / "log.parquet",
+        [
+            (100 * SECOND, 101 * SECOND, 0, MIB, 1, "full-attention", 11),
+            (102 * SECOND, 103 * SECOND, MIB // 2, MIB // 2, 1, "fixed-state", 12),
+            (200 * SECOND, 201 * SECOND, 0, MIB, 1, "full-attention", 13),
+        ],
+    )
+    table = pq.read_table(log)
+    pq.write_table(table.replace_schema_metadata({BUFFERED_KEY: b"1"}), log)
+    trace = write_trace(
+        tmp_path / "t.parquet",
+        [
+            (0, "W", 0, 4096), (50 * SECOND, "W", 0, MIB // 2),
+            (50 * SECOND, "W", MIB // 2, MIB // 2), (50 * SECOND, "R", 0, MIB),
+            (50 * SECOND, "W", 2 * MIB, MIB), (150 * SECOND, "W", MIB // 2, MIB // 2),
+        ],
+        zero=100 * SECOND,
+    )  # fmt: skip
+    out = tmp_path / "out.parquet"
+    result = annotate(trace, log, out)
+    # Reads and pages of others have no call, as with direct I/O.
+    assert open_trace(out).table().column("key").to_pylist() == [11, 11, 12, None, None, 13]
+    assert (result.matched, result.unmatched) == (4, 2)
 
 
 def test_without_a_common_clock_the_calls_themselves_give_it(tmp_path: Path, log: Path) -> None:

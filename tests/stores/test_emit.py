@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,10 +20,12 @@ from harness.core.ops import Op
 from harness.device.guard import Target, open_guarded
 from harness.device.info import read_stat
 from harness.device.loop import LoopDevice
-from harness.stores.emit import emit
+from harness.stores.emit import Pace, emit
 from harness.stores.issuer import Issuer
+from harness.stores.object_log import BUFFERED_KEY
 from harness.stores.ops import empty_ops
 from harness.stores.registry import make_store
+from harness.stores.requests.form import Request, RequestBatch, RequestForm
 from harness.stores.requests.load import open_requests
 
 pytestmark = pytest.mark.root
@@ -106,6 +110,64 @@ def test_a_read_waits_for_the_write_before_it_and_a_write_for_the_read(target: T
         assert issuer.issued.wrong_sectors == 0
 
 
+@dataclass(frozen=True)
+class OneBatch:
+    """A trace of four requests, at 0, 0.2, 0.4 and 9 s."""
+
+    name: str = "four"
+    form: ClassVar[RequestForm] = RequestForm(256)
+    seed: int | None = None
+    endless: bool = False
+
+    def batches(self) -> Iterator[RequestBatch]:
+        ids = np.arange(1, 5, dtype=np.uint64)
+        yield RequestBatch.of(
+            Request(self.form, time_s, 0, turn, 256 * (turn + 1), 0, 256, ids[: turn + 1])
+            for turn, time_s in enumerate((0.0, 0.2, 0.4, 9.0))
+        )
+
+
+def test_an_open_loop_keeps_the_trace_s_clock_at_the_speed_asked_for(
+    target: Target, tmp_path: Path
+) -> None:
+    log = tmp_path / "objects.parquet"
+    store = make_store("lmcache-raw-block", target.size_bytes, MODEL)
+    done = emit(store, OneBatch(), target, seed=1, seconds=3, pace=Pace(0.5), objects=log)
+    data = done.as_json()
+    assert (data["requests"], data["stopped_by"], data["speed"]) == (3, "seconds", 0.5)
+    assert data["max_behind_s"] < 0.3
+    assert 2.9 < data["duration_s"] < 4
+    table = pq.read_table(log)
+    reads = table["issue_ns"].to_numpy()[table["op"].to_numpy() == Op.READ]
+    # Turns 1 and 2 read one and two chunks of the turns before, 0.4 and 0.8 s after the first.
+    gaps = (np.sort(reads) - np.sort(reads)[0]) / 1e9
+    assert np.allclose(gaps, [0, 0.4, 0.4], atol=0.15)
+    closed = emit(
+        make_store("lmcache-raw-block", target.size_bytes, MODEL), OneBatch(), target, seed=1
+    ).as_json()
+    assert (closed["requests"], closed["speed"], closed["max_behind_s"]) == (4, None, None)
+
+
+@pytest.mark.parametrize("name", ["sglang-file", "mooncake-bucket", "mooncake-offset"])
+def test_a_buffered_store_goes_through_the_page_cache_and_all_of_it_is_written(
+    target: Target, tmp_path: Path, name: str
+) -> None:
+    log = tmp_path / "objects.parquet"
+    before = read_stat(target.name)
+    store = make_store(name, target.size_bytes, MODEL)
+    data = emit(store, open_requests("chat", seed=5), target, seed=5, limit=12, objects=log)
+    after = read_stat(target.name)
+    done = data.as_json()
+    assert done["buffered"] and done["verify_errors"] == 0
+    assert done["bytes_read"] == done["bytes_verified"] > 0
+    # Pages that were overwritten before they were written back reach the device once.
+    written = (after.write_sectors - before.write_sectors) * 512
+    assert 0.5 * done["bytes_written"] < written <= done["bytes_written"]
+    # What was just written is still cached.
+    assert (after.read_sectors - before.read_sectors) * 512 < done["bytes_read"] / 10
+    assert pq.read_schema(log).metadata[BUFFERED_KEY] == b"1"
+
+
 def test_a_store_larger_than_the_device_or_without_end_is_refused(target: Target) -> None:
     traffic = open_requests("chat")
     with pytest.raises(UsageError, match="does not fit"):
@@ -124,6 +186,29 @@ def test_the_command(tmp_path: Path) -> None:
     assert (data["requests"], data["seed"], data["verify_errors"]) == (6, 3, 0)
     assert data["bytes_written_per_new_token"] > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_leaves_a_run_folder(tmp_path: Path) -> None:
+    command = [
+        sys.executable, "-m", "harness", "emit", "--loop", "384MiB", "--scratch", str(tmp_path),
+        "--limit", "4", "--timed", "--speed", "100", "--results", str(tmp_path / "r"), "--json",
+    ]  # fmt: skip
+    data = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    (folder,) = (tmp_path / "r").iterdir()
+    assert data["run"] == str(folder)
+    assert data["objects"] == str(folder / "objects.parquet")
+    kept = json.loads((folder / "emit.json").read_text())
+    assert (kept["speed"], kept["bytes_written"]) == (100, data["bytes_written"])
+    record = json.loads((folder / "run.json").read_text())
+    assert (record["status"], record["emit"]["verify_errors"]) == ("done", 0)
+    assert pq.read_table(folder / "objects.parquet").num_rows == data["ops"]
+
+
+def test_a_speed_without_a_clock_is_refused() -> None:
+    command = [sys.executable, "-m", "harness", "emit", "--loop", "384MiB", "--speed", "2"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--timed" in done.stderr
 
 
 def test_the_command_refuses_a_device_that_was_not_named_twice(tmp_path: Path) -> None:

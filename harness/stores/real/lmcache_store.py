@@ -1,0 +1,286 @@
+"""Running the real LMCache on a block device and reporting it as ``emit`` reports a modelled store.
+
+Left in a folder: ``objects.parquet`` (the log of its calls, for ``trace annotate``),
+``requests.jsonl`` (what it was asked, scaled, at the times at which it was), ``store.yaml`` (the
+model of the store as it was set up) and ``lmcache.log``. Model and real thing compare on the same
+requests and the same clock.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from harness.core.errors import MeasurementError, UsageError
+from harness.core.files import whole_file
+from harness.core.progress import Progress, quiet
+from harness.core.units import format_size
+from harness.stores.emit import EmitResult, Pace
+from harness.stores.issuer import Issued
+from harness.stores.lmcache_raw_block import LmcacheRawBlock, RawBlockStore
+from harness.stores.models import ModelKv
+from harness.stores.object_log import write_log
+from harness.stores.ops import OP_DTYPE, OpArray
+from harness.stores.real.environment import RealStore
+from harness.stores.real.workload import ScaledRequests, scale_factor, write_scaled
+from harness.stores.registry import load_store_spec
+from harness.stores.requests.form import RequestSource
+from harness.stores.tally import Tally
+
+DRIVER = Path(__file__).with_name("lmcache_driver.py")
+THINK_S = 0.05
+"""Pause after each request, as in the driver behind the captures of the reference page."""
+
+_CAPTURED_DEVICE = 8 << 30
+_MIB = 1 << 20
+_GRACE_S = 10.0
+
+
+@dataclass(frozen=True)
+class RealRun:
+    """What to do: a store on a device of ``capacity_bytes`` for a model; files go to ``folder``.
+
+    ``limit`` requests at most, none begun after ``seconds``. The log of objects goes to ``objects``
+    if it is not to be in the folder.
+    """
+
+    store: RealStore
+    requests: RequestSource
+    device: str
+    capacity_bytes: int
+    model: ModelKv
+    folder: Path
+    seed: int = 0
+    limit: int | None = None
+    seconds: float | None = None
+    pace: Pace | None = None
+    objects: Path | None = None
+
+    @property
+    def log(self) -> Path:
+        """Where the log of objects goes."""
+        return self.objects or self.folder / "objects.parquet"
+
+
+def run_lmcache(run: RealRun, progress: Progress = quiet) -> EmitResult:
+    """Serve requests from the real LMCache, every payload checked.
+
+    Raises
+    ------
+    MachineError
+        It is not installed.
+    UsageError
+        A model with fixed states, a device too small, a trace that never ends without a limit.
+    MeasurementError
+        It ended with an error; the message has its last words.
+    """
+    run.store.need()
+    if run.requests.endless and run.limit is None and run.seconds is None:
+        raise UsageError(f"{run.requests.name} never ends: say how many requests or seconds")
+    spec = spec_for(run.store, run.capacity_bytes)
+    chunk_bytes = _chunk_bytes(run.model, spec)
+    slots = RawBlockStore(spec, run.capacity_bytes, run.model).slots
+    factor = scale_factor(run.requests, spec.chunk_tokens, slots)
+    run.folder.mkdir(parents=True, exist_ok=True)
+    served, plan = run.folder / "requests.jsonl", run.folder / "requests-planned.jsonl"
+    try:
+        scaled = write_scaled(
+            run.requests, plan, chunk_tokens=spec.chunk_tokens, factor=factor, limit=run.limit
+        )
+        job = {
+            "arguments": arguments(spec, run.device, chunk_bytes),
+            "chunk_shape": [2, 1, spec.chunk_tokens, chunk_bytes // (4 * spec.chunk_tokens)],
+            "seed": run.seed,
+            "seconds": run.seconds,
+            "think_s": 0.0 if run.pace else THINK_S,
+            "speed": run.pace.speed if run.pace else None,
+            "requests": str(plan),
+            "served": str(served),
+            "log": str(run.folder / "calls.npz"),
+        }
+        done = _drive(run, job, scaled, progress)
+    finally:
+        plan.unlink(missing_ok=True)
+    (run.folder / "store.yaml").write_text(_yaml(spec), encoding="utf-8")
+    return _result(run, spec, scaled, done)
+
+
+def spec_for(store: RealStore, capacity_bytes: int) -> LmcacheRawBlock:
+    """The model that sets the store up: memory and checkpoints scaled like the device."""
+    spec = load_store_spec(store.model_of_it)
+    if not isinstance(spec, LmcacheRawBlock) or spec.memory is None:
+        raise UsageError(f"{store.model_of_it} does not say how {store.name} is set up")
+    share = min(1.0, capacity_bytes / _CAPTURED_DEVICE)
+
+    def scaled(size: int) -> int:
+        return max(4, round(size * share / _MIB / 4) * 4) * _MIB
+
+    memory = spec.memory.model_copy(update={"size_bytes": scaled(spec.memory.size_bytes)})
+    meta = scaled(spec.meta_total_bytes)
+    return spec.model_copy(update={"memory": memory, "meta_total_bytes": meta})
+
+
+def arguments(spec: LmcacheRawBlock, device: str, chunk_bytes: int) -> list[str]:
+    """LMCache's own command-line arguments for ``spec``."""
+    assert spec.memory is not None
+    adapter: dict[str, Any] = {
+        "type": "raw_block",
+        "device_path": device,
+        "slot_bytes": spec.header_bytes + chunk_bytes,
+        "meta_total_bytes": spec.meta_total_bytes,
+        "meta_checkpoint_interval_sec": spec.meta_checkpoint_interval_s,
+        "meta_idle_quiet_ms": int(spec.meta_idle_quiet_s * 1e3),
+        "load_checkpoint_on_init": False,
+        "io_engine": spec.engine,
+        "num_store_workers": spec.num_store_workers,
+        "num_load_workers": spec.num_load_workers,
+    }
+    if spec.eviction:
+        adapter["eviction"] = {
+            "eviction_policy": "LRU",
+            "trigger_watermark": spec.eviction.watermark,
+            "eviction_ratio": spec.eviction.ratio,
+        }
+    return [
+        "--l1-size-gb", repr(spec.memory.size_bytes / (1 << 30)), "--no-l1-use-lazy",
+        "--eviction-policy", "LRU",
+        "--eviction-trigger-watermark", repr(spec.memory.watermark),
+        "--eviction-ratio", repr(spec.memory.ratio), "--l2-adapter", json.dumps(adapter),
+    ]  # fmt: skip
+
+
+def _chunk_bytes(model: ModelKv, spec: LmcacheRawBlock) -> int:
+    if model.state_bytes:
+        raise UsageError(
+            f"{model.name} keeps states of fixed size, which the driver does not store",
+            fix="take a model whose whole cache grows, such as llama-3.1-8b-tp8",
+        )
+    size = model.chunk_bytes(spec.chunk_tokens)
+    if size % 4096:
+        raise UsageError(f"a chunk of {size} bytes of {model.name} is no whole number of pages")
+    return size
+
+
+def _drive(
+    run: RealRun, job: dict[str, Any], scaled: ScaledRequests, progress: Progress
+) -> dict[str, Any]:
+    """Run the driver to its end; its counts."""
+    path = run.folder / "job.json"
+    path.write_text(json.dumps(job), encoding="utf-8")
+    log = run.folder / "lmcache.log"
+    result: dict[str, Any] | None = None
+    try:
+        with log.open("w") as errors, _child([str(run.store.python), "-P", str(DRIVER), str(path)],
+                                             errors) as child:  # fmt: skip
+            for line in child.stdout or ():
+                said = json.loads(line) if line.startswith("{") else {}
+                result = said.get("result", result)
+                if "served" in said:
+                    _tell(progress, said, run, scaled)
+            status = child.wait()
+    finally:
+        path.unlink(missing_ok=True)
+    if status or result is None:
+        last = log.read_text(errors="replace").strip().splitlines()[-3:]
+        raise MeasurementError(
+            f"{run.store.name} ended with status {status}: {' / '.join(last) or 'no message'}",
+            fix=f"all that it said is in {log}",
+        )
+    return result
+
+
+def _tell(progress: Progress, said: dict[str, Any], run: RealRun, scaled: ScaledRequests) -> None:
+    if run.seconds is not None:
+        progress(said["seconds"], run.seconds, "s")
+    else:
+        progress(said["served"], scaled.count, "requests")
+
+
+@contextmanager
+def _child(words: list[str], errors: Any) -> Iterator[subprocess.Popen[str]]:
+    """A child whose output is read; ended with us, politely first."""
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        if child.stdout:
+            child.stdout.close()
+
+
+def _result(
+    run: RealRun, spec: LmcacheRawBlock, scaled: ScaledRequests, done: dict[str, Any]
+) -> EmitResult:
+    calls = run.folder / "calls.npz"
+    ops, issue, finish = _calls(calls)
+    calls.unlink()
+    with whole_file(run.log) as temporary:
+        write_log(temporary, ops, issue, finish)
+    tally = Tally()
+    tally.add(ops)
+    page = run.model.chunk_bytes(spec.chunk_tokens) // 512
+    issued = Issued(
+        len(ops), tally.read_bytes, tally.written_bytes, done["bytes_verified"],
+        done["wrong_payloads"] * page, _deepest(issue, finish),
+    )  # fmt: skip
+    report = {
+        "real": True,
+        "scale_factor": scaled.factor,
+        "chunk_bytes": run.model.chunk_bytes(spec.chunk_tokens),
+        "memory_bytes": spec.memory.size_bytes if spec.memory else 0,
+        **{key: value for key, value in done.items() if key != "bytes_verified"},
+        **tally.report(),
+    }
+    served = done["requests"]
+    stopped_by = done["stopped_by"]
+    if stopped_by == "requests" and not scaled.whole and run.limit is None:
+        stopped_by = "requests planned"
+    return EmitResult(
+        store=f"{run.store.name} {done['lmcache']} ({format_size(spec.meta_total_bytes)} metadata)",
+        requests=run.requests.name,
+        device=run.device,
+        seed=run.seed,
+        served=served,
+        new_tokens=round(sum(scaled.new_tokens[:served])),
+        duration_s=done["duration_s"],
+        issued=issued,
+        report=report,
+        objects=str(run.log),
+        stopped_by=stopped_by,
+    )
+
+
+def _calls(path: Path) -> tuple[OpArray, NDArray[np.int64], NDArray[np.int64]]:
+    """(ops, issue ns, completion ns) of the driver's log."""
+    with np.load(path) as columns:
+        ops = np.zeros(len(columns["offset"]), OP_DTYPE)
+        for name in OP_DTYPE.names or ():
+            if name != "layer":
+                ops[name] = columns[name]
+        ops["layer"] = -1
+        return ops, columns["issue_ns"], columns["done_ns"]
+
+
+def _deepest(issue: NDArray[np.int64], finish: NDArray[np.int64]) -> int:
+    """The most calls in flight at once."""
+    flying = np.arange(1, len(issue) + 1) - np.searchsorted(np.sort(finish), issue, "right")
+    return int(flying.max(initial=0))
+
+
+def _yaml(spec: LmcacheRawBlock) -> str:
+    return yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False)
