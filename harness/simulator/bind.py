@@ -16,10 +16,21 @@ from typing import Any
 
 from harness.core.jit import kernels
 from harness.simulator import hooks as defaults
+from harness.simulator.engine_block import play
+from harness.simulator.reference import keep, memory_for_tuple, refer
 
 ENGINE = tuple(
     f"simulator/{name}.py"
-    for name in ("engine_block", "tiers", "queues", "objects", "hooks", "state", "bind")
+    for name in (
+        "engine_block",
+        "tiers",
+        "queues",
+        "objects",
+        "hooks",
+        "state",
+        "bind",
+        "reference",
+    )
 )
 
 Play = Callable[[Any, int, int], None]
@@ -31,13 +42,31 @@ def own_words(policy: ModuleType) -> dict[str, FunctionType]:
     return {name: hook for name, hook in found.items() if isinstance(hook, FunctionType)}
 
 
+def _store(s: Any, memory: Any) -> None:
+    keep(s, memory)
+
+
+def _enter(s: Any, memory: Any, first: int, last: int) -> None:
+    play(refer(s, memory), first, last)
+
+
 @cache
-def bind(entry: Callable[..., Any], policy: ModuleType, compiled: bool = True) -> Any:
-    """``entry``, an engine's function, with the hooks of a policy for names in ``HOOKS``."""
+def bind(policy: ModuleType, compiled: bool = True) -> Play:
+    """The engine with a policy's hooks: serves requests ``first`` to ``last`` - 1 on a state."""
+    if not compiled:
+        plain: Play = _Binder(own_words(policy), None).bound(play)
+        return plain
     file = str(Path(str(policy.__file__)).resolve())
-    outer = kernels(file, *ENGINE) if compiled else None
-    inner = kernels(file, *ENGINE, inner=True) if compiled else None
-    return _Binder(own_words(policy), inner).bound(entry, outer)
+    outer, inner = kernels(file, *ENGINE), kernels(file, *ENGINE, inner=True)
+    store = outer(_store)
+    enter = _Binder(own_words(policy), inner).bound(_enter, outer)
+
+    def engine(state: Any, first: int, last: int) -> None:
+        memory = memory_for_tuple()
+        store(state, memory)
+        enter(state, memory, first, last)
+
+    return engine
 
 
 class _Binder:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from harness.core.errors import UsageError
 from harness.simulator.bind import bind
 from harness.simulator.corpus import Corpus, repeated
-from harness.simulator.engine_block import play
 from harness.simulator.outcome import Outcome, Traffic
 from harness.simulator.point import Point, trace_id
 from harness.simulator.policies import Policy, find_policy
@@ -140,7 +139,7 @@ def _play(
     state: State, policy: Policy, compiled: bool, cuts: NDArray[np.int64],
     progress: Callable[[int, int], None] | None,
 ) -> dict[int, NDArray[np.int64]]:  # fmt: skip
-    engine = bind(play, policy.module, compiled)
+    engine = bind(policy.module, compiled)
     snapshots = {0: state.total.copy()}
     for first, last in pairwise(cuts.tolist()):
         engine(state, first, last)

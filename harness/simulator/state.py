@@ -76,8 +76,8 @@ class State(NamedTuple):
     go on into its output), ``parent``, ``depth``, ``first_child``, ``next_child`` int32[N],
     ``session``, ``turn``, ``input_tokens``, ``output_tokens`` int32[R], ``tag`` uint8[R],
     ``time_s`` float64[R], ``made_of`` int64[R + 1] and ``made`` int32 (nodes at whose end r makes
-    states),     ``made_before`` int32[N] (nearest node above where a state is ever made, -1), ``last_asked``
-    int32[2N] (last request that asks for the object, -1), ``next_asked`` int32[P] and
+    states), ``made_before`` int32[N] (nearest node above where a state is ever made, -1),
+    ``last_asked`` int32[2N] (last request that asks for the object, -1), ``next_asked`` int32[P],
     ``next_asked_state`` int32[R], ``asks`` int32[2N] (oracles only, else of length 0: next request
     after r that asks for the nodes of a path's run, for the state that r asks for, and how often
     each object is asked for), ``wanted`` int32[R] (node whose state request r would use if nothing
