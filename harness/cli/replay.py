@@ -38,7 +38,7 @@ def replay(
         str | None, typer.Option(help="Replay on a loop device of its own, of this size.")
     ] = None,
     loop_dir: Annotated[
-        Path | None, typer.Option(help="Where the loop device's file goes [default: results].")
+        Path | None, typer.Option(help="Where the loop device's file goes.", show_default="results")
     ] = None,
     femu: Annotated[
         str | None,
@@ -60,13 +60,13 @@ def replay(
     mode: Annotated[
         str | None,
         typer.Option(
-            help="timed, flat-out, or closed-loop (think times, dependencies)"
-            " [default: timed; flat-out with --femu]."
+            help="timed, flat-out, or closed-loop (think times, dependencies).",
+            show_default="timed; flat-out with --femu",
         ),
     ] = None,
     speed: Annotated[float, typer.Option(help="2: recorded times pass twice as fast.")] = 1.0,
     depth: Annotated[
-        int | None, typer.Option(help="Requests in flight at most [default: what the queue holds].")
+        int | None, typer.Option(help="Requests in flight at most.", show_default="the queue's")
     ] = None,
     repeat: Annotated[int, typer.Option(help="Replay the trace so often.")] = 1,
     until: Annotated[
