@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from harness.cli.output import JsonFlag, console, print_json, progress_bar
 from harness.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from harness.validate.ladder import Ladder
     from harness.validate.rung import Rung
 
 
@@ -38,6 +40,19 @@ def validate(
     budget: Annotated[
         float, typer.Option(help="Seconds for each wear measurement; not steady by then is said.")
     ] = 60.0,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Rung 1 on FEMU also with this block trace, on the drive of --profile."),
+    ] = None,
+    trace_scale: Annotated[
+        str, typer.Option("--trace-scale", help="Size of that drive: FEMU keeps it in memory.")
+    ] = "1/256",
+    device: Annotated[
+        str | None, typer.Option("--device", "-d", help="Rung 3 also on this NVMe drive.")
+    ] = None,
+    destroy: Annotated[
+        str | None, typer.Option(help="Its serial, WWID or size: its data are overwritten.")
+    ] = None,
     perturb: Annotated[int, typer.Option(help="Perturbed orders for the band of rung 2.")] = 2,
     seed: Annotated[int, typer.Option(help="Of a synthetic request mix.")] = 0,
     strict: Annotated[
@@ -55,17 +70,30 @@ def validate(
     Exit 1 when an equality (1 or 3) fails. Root: guests see this host's files.
 
     Example: harness validate --rung 1 --rung 3
+
+    Example: harness validate --rung 3 --device /dev/nvme0n1 --destroy S4EWNX0R123456
     """
     from harness.core.files import write_json
     from harness.core.runs import RunFolder
+    from harness.device.femu import parse_scale
     from harness.validate.ladder import climb, failed, to_json
 
     wanted = tuple(sorted(set(rung or (1, 2, 3, 4))))
     if not set(wanted) <= {1, 2, 3, 4}:
         raise UsageError("rungs are 1, 2, 3 and 4")
-    ladder = _ladder(
-        wanted, profile, policy, (store, requests, model, utilisation, seed), scale, budget, perturb
+    if (device is None) != (destroy is None):
+        raise UsageError("--device and --destroy go together: the drive is named twice")
+    ladder = replace(
+        _ladder(profile, policy, (store, requests, model, utilisation, seed), scale),
+        rungs=wanted,
+        budget_s=budget,
+        perturb=perturb,
+        trace=trace,
+        trace_scale=parse_scale(trace_scale),
+        drive=(device, destroy) if device and destroy else None,
     )
+    if budget <= 0 or perturb < 0:
+        raise UsageError("--budget must be positive, --perturb not negative")
     with RunFolder(results, "validate", ladder.profile.name, {"rungs": list(wanted)}) as run:
         with progress_bar("validate", enabled=not as_json) as progress:
             rows = climb(ladder, run.path, progress)
@@ -83,14 +111,11 @@ def validate(
 
 
 def _ladder(
-    rungs: tuple[int, ...],
     profile: str,
     policy: str | None,
     traffic: tuple[str, str, str, float, int],
     scales: list[str] | None,
-    budget: float,
-    perturb: int,
-) -> Any:
+) -> Ladder:
     from harness.core.profiles import load_profile
     from harness.device.femu import parse_scale
     from harness.validate.ladder import Ladder
@@ -101,10 +126,8 @@ def _ladder(
         drive = drive.changed(policy=policy)
     if not 0 < traffic[3] <= 1:
         raise UsageError(f"--utilisation lies in (0, 1]: {traffic[3]}")
-    if budget <= 0 or perturb < 0:
-        raise UsageError("--budget must be positive, --perturb not negative")
     sizes = tuple(parse_scale(text) for text in scales or ["1/8", "1/64"])
-    return Ladder(drive, Traffic(*traffic), rungs, sizes, budget, perturb)
+    return Ladder(drive, Traffic(*traffic), scales=sizes)
 
 
 _STYLES = {"AGREES": "green", "DIFFERS": "red", "NOT RUN": "yellow"}

@@ -80,6 +80,12 @@ class DeviceProfile(Strict):
     gc_thres_pcent_high: Percent | None = None
     gc_policy: Literal["greedy"] = "greedy"
     lba_index: Annotated[int, Field(ge=0, le=5)] = 0
+    pg_rd_lat: Annotated[int, Field(ge=0)] | None = None
+    """Reading a page, ns. The three are for timing in FEMU alone; they change no counter."""
+    pg_wr_lat: Annotated[int, Field(ge=0)] | None = None
+    """Programming a page, ns."""
+    blk_er_lat: Annotated[int, Field(ge=0)] | None = None
+    """Erasing a block, ns."""
 
     # Ours.
     capacity_bytes: Annotated[Size, Field(gt=0)] | None = None

@@ -7,9 +7,10 @@ words with every derivation.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Literal
 
 from harness.core.errors import MachineError, UsageError
@@ -27,6 +28,9 @@ _MDTS = (MAX_COMMAND_BYTES // 4096).bit_length() - 1
 _GEOMETRY = (
     "nchs", "luns_per_ch", "pls_per_lun", "blks_per_pl", "pgs_per_blk", "secs_per_pg", "secsz",
 )  # fmt: skip
+
+FEMU_LATENCIES_NS = {"pg_rd_lat": 40_000, "pg_wr_lat": 200_000, "blk_er_lat": 2_000_000}
+"""FEMU's own times to read, program and erase: they stand in for what a profile leaves out."""
 
 Keep = Literal["line-size", "line-count"]
 """What a scaled drive has in common with the full one besides over-provisioning."""
@@ -145,15 +149,14 @@ def femu_profile(profile: DeviceProfile) -> tuple[DeviceProfile, tuple[str, ...]
 def femu_drive(
     profile: DeviceProfile,
     *,
-    read_ns: int = 0,
-    write_ns: int = 0,
-    erase_ns: int = 0,
+    latencies_ns: Mapping[str, int] = MappingProxyType({}),
     known: Set[str] | None = None,
 ) -> FemuDrive:
     """FEMU's drive for a profile that has FEMU's policy.
 
-    Latencies are 0 for wear (they change no counter) and given for timing. ``known`` are the
-    properties this FEMU has; one that is needed and missing is a MachineError.
+    ``latencies_ns`` by FEMU's names are for timing; those not given are 0, as wear wants them
+    (they change no counter). ``known`` are the properties this FEMU has; one that is needed and
+    missing is a MachineError.
 
     Raises
     ------
@@ -166,7 +169,11 @@ def femu_drive(
             f"FEMU cannot be {profile.name or 'this profile'}: {'; '.join(problems)}",
             fix="derive a smaller drive: --scale 1/64",
         )
-    properties = _properties(profile, read_ns, write_ns, erase_ns)
+    properties = {
+        **_properties(profile),
+        **dict.fromkeys(FEMU_LATENCIES_NS, 0),
+        **latencies_ns,
+    }
     missing = set(properties) - (known or set(properties)) - {"serial"}
     if missing:
         raise MachineError(
@@ -177,9 +184,7 @@ def femu_drive(
     return FemuDrive(properties, profile.namespace_bytes, backing, profile.raw_pages)
 
 
-def _properties(
-    profile: DeviceProfile, read_ns: int, write_ns: int, erase_ns: int
-) -> dict[str, str | int]:
+def _properties(profile: DeviceProfile) -> dict[str, str | int]:
     size = {"op_pcent": profile.op_pcent} if profile.op_pcent else {
         "devsz_mb": profile.namespace_bytes >> 20
     }  # fmt: skip
@@ -191,9 +196,6 @@ def _properties(
         **size,
         "gc_thres_pcent": thresholds[0] or 0,
         "gc_thres_pcent_high": thresholds[1] or 0,
-        "pg_rd_lat": read_ns,
-        "pg_wr_lat": write_ns,
-        "blk_er_lat": erase_ns,
         "lba_index": profile.lba_index,
         # One queue: the order of submission is the order the FTL sees.
         "queues": 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,20 @@ import numpy as np
 from harness.core.ops import Op
 from harness.core.profiles import DeviceProfile
 from harness.core.progress import Progress, quiet
-from harness.device.femu import femu_drive
+from harness.device.counter_reader import read_counters
+from harness.device.femu import MAX_COMMAND_BYTES, femu_drive, femu_profile, scale_profile
+from harness.device.guard import open_guarded
 from harness.device.guest import Guest, NvmeDrive
 from harness.device.guest.binary import femu_binary, properties_of
-from harness.device.guest.ops import drive_ops, op_list
+from harness.device.guest.local import LocalDrive
+from harness.device.guest.ops import OpsMachine, drive_ops, op_list
+from harness.device.guest.trace_ops import trace_ops
+from harness.device.info import device_info
 from harness.device.smart import data_units
 from harness.ftl.workloads import OpList
+from harness.trace.parquet import open_trace
 from harness.validate.golden import golden_runs, model_counters
-from harness.validate.rung import Rung, Verdict, judged
+from harness.validate.rung import Rung, Verdict, judged, not_run
 
 _STOCK_BYTES = 256 << 20
 _KIB = 1024
@@ -110,9 +117,35 @@ def stock_rungs(console: Path | None = None, progress: Progress = quiet) -> list
 
 def counting_rungs(guest: Guest) -> list[Rung]:
     """Mixed commands to the guest's first drive, and what that counted."""
-    ops = with_ends(mixed_ops(min(guest.drives[0].size_bytes, _STOCK_BYTES)))
-    result = drive_ops(guest, op_list(*ops))
     name = f"stock QEMU NVMe ({guest.facts()['accelerator']})"
+    return _count_mixed(guest, guest.drives[0].size_bytes, name)
+
+
+def drive_rungs(device: str, destroy: str) -> list[Rung]:
+    """Rung 3 on a real NVMe drive of this machine; its first 256 MiB are overwritten.
+
+    Raises
+    ------
+    UsageError
+        The guard refuses the drive.
+    MeasurementError
+        The commands could not be sent.
+    """
+    with open_guarded(device, destroy=destroy):
+        target = device_info(device)
+    name = target.model or device
+    if read_counters(device).smart is None:
+        return [not_run(3, f"{name}: counters = commands sent", f"{device} counts nothing")]
+    if target.max_sectors_kb * _KIB < MAX_COMMAND_BYTES:
+        why = f"it takes at most {target.max_sectors_kb} KiB a command, and 256 KiB are sent"
+        return [not_run(3, f"{name}: counters = commands sent", why)]
+    with LocalDrive(device, destroy) as machine:
+        return _count_mixed(machine, target.size_bytes, name)
+
+
+def _count_mixed(machine: OpsMachine, size_bytes: int, name: str) -> list[Rung]:
+    ops = with_ends(mixed_ops(min(size_bytes, _STOCK_BYTES)))
+    result = drive_ops(machine, op_list(*ops))
     return drive_counts_what_was_sent(name, result["snapshots"], ops)
 
 
@@ -134,6 +167,20 @@ def femu_rungs(
         rungs.append(femu_counts_pages(name, result["snapshots"], profile, ops))
         rungs += drive_counts_what_was_sent(f"FEMU {name}", result["snapshots"], ops)
     return rungs
+
+
+def trace_case(
+    trace_path: Path, profile: DeviceProfile, factor: Fraction
+) -> tuple[str, DeviceProfile, OpList]:
+    """A block trace on the profile's drive as FEMU can be it at ``factor`` of its size.
+
+    UsageError if the trace does not fit that drive.
+    """
+    profile, _ = femu_profile(profile)
+    if factor != 1:
+        profile = scale_profile(profile, factor).profile
+    ops = trace_ops(open_trace(trace_path), profile.namespace_bytes).ops
+    return trace_path.stem, profile, with_ends(OpList(ops["offset"], ops["length"], ops["op"]))
 
 
 def quick_femu_cases() -> list[tuple[str, DeviceProfile, OpList]]:

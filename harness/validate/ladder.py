@@ -3,7 +3,6 @@ not."""
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -14,9 +13,15 @@ from harness.core.host import host_facts
 from harness.core.profiles import DeviceProfile
 from harness.core.progress import Progress, quiet
 from harness.device.femu import CHECKED_COMMIT, Keep
-from harness.device.guest.binary import FEMU_VARIABLE, femu_binary
+from harness.device.guest.binary import NO_FEMU, femu_binary
 from harness.validate.golden import model_equals_golden
-from harness.validate.guests import femu_rungs, quick_femu_cases, stock_rungs
+from harness.validate.guests import (
+    drive_rungs,
+    femu_rungs,
+    quick_femu_cases,
+    stock_rungs,
+    trace_case,
+)
 from harness.validate.lifetime import lifetime_rungs
 from harness.validate.rung import Rung, Verdict, not_run
 from harness.validate.scaling import Traffic, measure_wear, small_equals_large
@@ -26,7 +31,11 @@ KEEPS: tuple[Keep, ...] = ("line-size", "line-count")
 
 @dataclass(frozen=True)
 class Ladder:
-    """What to climb. ``budget_s`` is for each wear measurement of rungs 2 and 4."""
+    """What to climb. ``budget_s`` is for each wear measurement of rungs 2 and 4.
+
+    ``trace`` also goes to FEMU (rung 1), on the profile at ``trace_scale``. ``drive`` is a real
+    NVMe drive for rung 3, (path, its identity): its data are overwritten.
+    """
 
     profile: DeviceProfile
     traffic: Traffic
@@ -34,6 +43,9 @@ class Ladder:
     scales: tuple[Fraction, ...] = (Fraction(1, 8), Fraction(1, 64))
     budget_s: float = 60.0
     perturb: int = 2
+    trace: Path | None = None
+    trace_scale: Fraction = Fraction(1, 256)
+    drive: tuple[str, str] | None = None
 
 
 def climb(
@@ -81,13 +93,15 @@ def _on_guests(ladder: Ladder, console_dir: Path | None, progress: Progress) -> 
             rows += stock_rungs(console, progress)
         except MachineError as error:
             rows.append(not_run(3, stock, _reason(error)))
-        rows += _real_drives()
+        rows += _real_drive(ladder.drive)
     try:
+        cases = quick_femu_cases()
+        if ladder.trace is not None and 1 in ladder.rungs:
+            cases.append(trace_case(ladder.trace, ladder.profile, ladder.trace_scale))
         if femu_binary() is None:
-            why = f"FEMU is not installed: {FEMU_VARIABLE} is not set"
-            rows += [not_run(rung, f"{name}, live", why) for rung, name in _FEMU_ROWS]
+            rows += [not_run(rung, f"{name}, live", NO_FEMU) for rung, name in _FEMU_ROWS]
         else:
-            rows += femu_rungs(quick_femu_cases(), console_dir, progress)
+            rows += femu_rungs(cases, console_dir, progress)
     except (MachineError, MeasurementError) as error:
         rows += [not_run(rung, f"{name}, live", _reason(error)) for rung, name in _FEMU_ROWS]
     return [row for row in rows if row.rung in ladder.rungs]
@@ -96,13 +110,15 @@ def _on_guests(ladder: Ladder, console_dir: Path | None, progress: Progress) -> 
 _FEMU_ROWS = ((1, "FTL model = FEMU"), (3, "FEMU: counters = commands sent"))
 
 
-def _real_drives() -> list[Rung]:
-    """Real drives are only named here: sending commands would overwrite them."""
+def _real_drive(named: tuple[str, str] | None) -> list[Rung]:
+    """A real drive is only written to when it is named, twice."""
     compared = "real NVMe: counters = commands sent"
-    if not shutil.which("nvme") or not any(Path("/sys/class/nvme").glob("nvme*")):
-        return [not_run(3, compared, "no NVMe drive in this machine")]
-    why = "replay a trace with `harness replay --device D --destroy ID`: it reads both counters"
-    return [not_run(3, compared, why)]
+    if named is None:
+        return [not_run(3, compared, "no drive was named: --device D --destroy ID")]
+    try:
+        return drive_rungs(*named)
+    except MeasurementError as error:
+        return [not_run(3, compared, _reason(error))]
 
 
 def _by_model(ladder: Ladder, progress: Progress) -> list[Rung]:

@@ -9,6 +9,7 @@ import pytest
 from harness.core.errors import MachineError, UsageError
 from harness.core.profiles import DeviceProfile, load_profile
 from harness.device.femu import Keep, femu_drive, femu_profile, parse_scale, scale_profile
+from harness.device.guest.plan import flash_latencies_ns
 
 STOCK = DeviceProfile(name="stock", devsz_mb=12288, policy="femu-stock")
 
@@ -40,10 +41,13 @@ def test_over_provisioning_in_percent_allocates_all_raw_flash() -> None:
 
 
 def test_latencies_are_given_for_timing_only() -> None:
-    drive = femu_drive(STOCK, read_ns=40_000, write_ns=200_000, erase_ns=2_000_000)
-    assert [drive.properties[key] for key in ("pg_rd_lat", "pg_wr_lat", "blk_er_lat")] == [
-        40_000, 200_000, 2_000_000,
-    ]  # fmt: skip
+    keys = ("pg_rd_lat", "pg_wr_lat", "blk_er_lat")
+    assert [femu_drive(STOCK).properties[key] for key in keys] == [0, 0, 0]
+    profile = STOCK.changed(pg_rd_lat=50_000, pg_wr_lat=500_000)
+    latencies_ns = flash_latencies_ns(profile)
+    assert latencies_ns == dict(zip(keys, (50_000, 500_000, 2_000_000), strict=True))
+    drive = femu_drive(profile, latencies_ns=latencies_ns)
+    assert [drive.properties[key] for key in keys] == [50_000, 500_000, 2_000_000]
 
 
 def test_femu_without_a_needed_property_is_named() -> None:

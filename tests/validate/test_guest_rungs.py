@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from harness.device.guest.trace_ops import trace_ops
 from harness.ftl import Ftl
 from harness.trace.parquet import TraceWriter, open_trace
 from harness.trace.schema import TraceMeta
-from harness.validate.guests import counting_rungs, femu_rungs, quick_femu_cases
+from harness.validate.guests import counting_rungs, femu_rungs, quick_femu_cases, trace_case
 from harness.validate.rung import Verdict
 
 pytestmark = [pytest.mark.guest, pytest.mark.slow, pytest.mark.root]
@@ -80,6 +81,19 @@ def test_stock_qemu_counts_what_was_sent(guest: Guest) -> None:
     assert [row.verdict for row in rows] == [Verdict.AGREES, Verdict.AGREES]
 
 
+def test_a_named_drive_counts_what_was_sent(guest: Guest) -> None:
+    """Run where the drive is a local one: inside the guest."""
+    code = (
+        "import json, sys; from harness.validate.guests import drive_rungs;"
+        "print(json.dumps([row.to_json() for row in drive_rungs(*sys.argv[1:])]))"
+    )
+    done = guest.run([*guest.python, "-c", code, guest.device, guest.destroy], timeout_s=280.0)
+    rows = json.loads(done.stdout)
+    assert [row["verdict"] for row in rows] == ["AGREES", "AGREES"]
+    assert rows[0]["expected"]["write commands"] > 300
+    assert rows[0]["compared"].startswith("QEMU NVMe Ctrl")
+
+
 def test_replay_where_femu_is_not_installed(
     trace: Path, profile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,8 +132,9 @@ def test_replay_on_femu_measures_the_models_waf(trace: Path, profile: Path, tmp_
 
 @needs_femu
 @pytest.mark.timeout(1200)
-def test_femu_equals_the_model() -> None:
+def test_femu_equals_the_model(trace: Path, profile: Path) -> None:
     cases = [case for case in quick_femu_cases() if case[0] in ("m_micro_M", "mixed")]
+    cases.append(trace_case(trace, load_profile(str(profile)), Fraction(1)))
     rows = femu_rungs(cases)
     assert {row.rung for row in rows} == {1, 3}
     assert {row.verdict for row in rows} == {Verdict.AGREES}, rows

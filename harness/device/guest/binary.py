@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 import shutil
 import subprocess
 from collections.abc import Set
 
 from harness.core.errors import MachineError
+from harness.core.settings import FEMU_VARIABLE, named_femu, settings_path
 
-FEMU_VARIABLE = "HARNESS_FEMU"
-"""Environment variable that names FEMU's ``qemu-system-x86_64``."""
+NO_FEMU = f"FEMU is not installed: {FEMU_VARIABLE} is not set"
 
 
 def femu_binary() -> str | None:
-    """FEMU as configured by ``HARNESS_FEMU``; None if it is not set.
+    """FEMU as ``HARNESS_FEMU`` or the settings name it; None if neither does.
 
-    Raises MachineError if it is set to something that does not run or has no FEMU drive.
+    Raises MachineError if that does not run or has no FEMU drive.
     """
-    given = os.environ.get(FEMU_VARIABLE)
-    if not given:
+    named = named_femu()
+    if named is None:
         return None
-    if "femu" not in devices_of(given):
+    if "femu" not in devices_of(named.path):
         raise MachineError(
-            f"{FEMU_VARIABLE} names {given}, which has no femu device",
+            f"{named.by} names {named.path}, which has no femu device",
             fix="point it to build-femu/qemu-system-x86_64 of a FEMU build",
         )
-    return given
+    return named.path
 
 
 def find_qemu(devices: Set[str]) -> str:
@@ -37,9 +36,9 @@ def find_qemu(devices: Set[str]) -> str:
         found = femu_binary()
         if found is None:
             raise MachineError(
-                f"FEMU is not installed: {FEMU_VARIABLE} is not set",
-                fix="build FEMU (github.com/MoatLab/FEMU, 99ce4fb2b was checked) and set"
-                f" {FEMU_VARIABLE} to its qemu-system-x86_64",
+                NO_FEMU,
+                fix="build FEMU (github.com/MoatLab/FEMU, 99ce4fb2b was checked) and name its"
+                f" qemu-system-x86_64 by {FEMU_VARIABLE}, or by femu: in {settings_path()}",
             )
     else:
         found = shutil.which("qemu-system-x86_64")

@@ -8,6 +8,7 @@ from typing import Any
 from harness.core.profiles import DeviceProfile, PolicyName
 from harness.device.femu import (
     CHECKED_COMMIT,
+    FEMU_LATENCIES_NS,
     MAX_COMMAND_BYTES,
     Keep,
     femu_drive,
@@ -15,15 +16,12 @@ from harness.device.femu import (
     parse_scale,
     scale_profile,
 )
-from harness.device.guest.binary import FEMU_VARIABLE, femu_binary, properties_of
+from harness.device.guest.binary import NO_FEMU, femu_binary, properties_of
 from harness.device.guest.drives import Drive, NvmeDrive
 
-TIMING_NS = (40_000, 200_000, 2_000_000)
-"""FEMU's own read, program and erase times; profiles name none."""
-
 NO_WAF = (
-    f"no WAF was measured: FEMU is not installed ({FEMU_VARIABLE} is not set), stock QEMU's NVMe"
-    " drive stands in, which counts the host's work exactly and has no flash"
+    f"no WAF was measured ({NO_FEMU}): stock QEMU's NVMe drive stands in, which counts the host's"
+    " work exactly and has no flash"
 )
 
 
@@ -80,16 +78,28 @@ def plan_guest(
         scaled = scale_profile(profile, factor, keep)
         profile = scaled.profile
         notes += scaled.consequences
-    latencies = TIMING_NS if timing else (0, 0, 0)
     binary = femu_binary()
+    latencies_ns = flash_latencies_ns(profile) if timing else dict.fromkeys(FEMU_LATENCIES_NS, 0)
     if timing and binary:
-        notes.append("flash latencies are FEMU's defaults, 40/200/2000 us: the profile names none")
+        notes.append(_latencies_said(profile, latencies_ns))
     known = properties_of(binary, "femu") if binary else None
-    drive: Drive = femu_drive(
-        profile, read_ns=latencies[0], write_ns=latencies[1], erase_ns=latencies[2], known=known
-    )
+    drive: Drive = femu_drive(profile, latencies_ns=latencies_ns, known=known)
     if binary is None:
         mdts = (MAX_COMMAND_BYTES // 4096).bit_length() - 1
         drive = NvmeDrive(profile.namespace_bytes, options={"mdts": str(mdts)})
         notes.append(NO_WAF)
     return GuestPlan(profile, drive, binary, tuple(notes))
+
+
+def flash_latencies_ns(profile: DeviceProfile) -> dict[str, int]:
+    """Time to read and program a page and to erase a block, by FEMU's names: the profile's, else
+    FEMU's defaults."""
+    given = {key: getattr(profile, key) for key in FEMU_LATENCIES_NS}
+    return {key: FEMU_LATENCIES_NS[key] if ns is None else ns for key, ns in given.items()}
+
+
+def _latencies_said(profile: DeviceProfile, latencies_ns: dict[str, int]) -> str:
+    said = ", ".join(f"{key} {ns / 1000:g} us" for key, ns in latencies_ns.items())
+    missing = [key for key in FEMU_LATENCIES_NS if getattr(profile, key) is None]
+    default = f"; FEMU's default for what the profile lacks: {', '.join(missing)}"
+    return f"flash latencies: {said}{default if missing else ''}"

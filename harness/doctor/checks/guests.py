@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from harness.core.errors import UsageError
+from harness.core.settings import FEMU_VARIABLE, named_femu
 from harness.doctor.model import Check, Outcome
 from harness.doctor.shell import ask, find_tool, install
 
@@ -19,15 +21,18 @@ def _qemu() -> Outcome:
 
 
 def _femu() -> Outcome:
-    path = os.environ.get("HARNESS_FEMU")
-    if not path:
-        return Outcome(False, "HARNESS_FEMU is not set; stock QEMU stands in, without any WAF")
-    code, said = ask(path, "-device", "help")
+    try:
+        named = named_femu()
+    except UsageError as error:
+        return Outcome(False, str(error))
+    if named is None:
+        return Outcome(False, f"{FEMU_VARIABLE} is not set; stock QEMU stands in, without any WAF")
+    code, said = ask(named.path, "-device", "help")
     if code != 0:
-        return Outcome(False, f"HARNESS_FEMU={path} does not start as a QEMU")
+        return Outcome(False, f"{named.by}: {named.path} does not start as a QEMU")
     if 'name "femu"' not in said:
-        return Outcome(False, f"{path} is a QEMU without the femu device")
-    return Outcome(True, path)
+        return Outcome(False, f"{named.path} is a QEMU without the femu device")
+    return Outcome(True, named.path)
 
 
 def _kvm() -> Outcome:
