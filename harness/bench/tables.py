@@ -8,6 +8,9 @@ from harness.bench.results import BenchResult, Cell
 from harness.bench.stats import Interval
 from harness.core.units import format_size
 
+MOST_CELLS = 40
+"""Rows of a table on the terminal; the report has all."""
+
 
 def cell_table(found: BenchResult) -> Table:
     """Every cell: bandwidth with its interval, size of a command, amplification, latency."""
@@ -15,7 +18,7 @@ def cell_table(found: BenchResult) -> Table:
     table.add_column("cell", overflow="fold")
     for name in ("GB/s [95 %]", "of seq.", "KiB", "read/want", "p99 ms"):
         table.add_column(name, justify="right", no_wrap=True)
-    for cell in found.cells:
+    for cell in found.cells[:MOST_CELLS]:
         table.add_row(
             label(cell) + ("" if cell.settled else " ~"),
             interval(cell.gbps),
@@ -24,7 +27,14 @@ def cell_table(found: BenchResult) -> Table:
             f"{cell.amplification:.3f}",
             f"{cell.latency_us['p99'] / 1e3:.2f}" if cell.latency_us else "-",
         )
+    _say_more(table, len(found.cells))
     return table
+
+
+def _say_more(table: Table, rows: int) -> None:
+    if rows > MOST_CELLS:
+        more = f"{rows - MOST_CELLS} more rows in the report"
+        table.caption = f"{table.caption}; {more}" if table.caption else more
 
 
 def comparison_table(found: BenchResult) -> Table:
@@ -37,7 +47,7 @@ def comparison_table(found: BenchResult) -> Table:
     table.add_column("layout", overflow="fold")
     for name in ("tokens", "KiB", "contiguous KiB", "slower by [95 %]"):
         table.add_column(name, justify="right", no_wrap=True)
-    for pair in found.comparisons:
+    for pair in found.comparisons[:MOST_CELLS]:
         busy = " +writes" if pair.background_writes else ""
         how = f"{pair.access}{busy} qd{pair.queue_depth} {pair.engine}"
         if pair.task_bytes is not None:
@@ -50,6 +60,7 @@ def comparison_table(found: BenchResult) -> Table:
             f"{pair.contiguous_request_bytes / 1024:.0f}",
             interval(pair.slowdown),
         )
+    _say_more(table, len(found.comparisons))
     return table
 
 
@@ -89,11 +100,13 @@ def notes(found: BenchResult) -> list[str]:
         lines.append(f"shortened: {found.shortened}")
     if found.stand_in:
         lines.append(f"note: {found.stand_in}")
-    lines += [
-        f"skipped: {cell.id}: {cell.reason}"
-        + (f" ({format_size(cell.needed_bytes)} needed)" if cell.needed_bytes else "")
-        for cell in found.skipped
-    ]
+    by_reason: dict[str, list[str]] = {}
+    for cell in found.skipped:
+        needed = f" ({format_size(cell.needed_bytes)} needed)" if cell.needed_bytes else ""
+        by_reason.setdefault(cell.reason + needed, []).append(cell.id)
+    for reason, names in by_reason.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        lines.append(f"skipped: {names[0]}{more}: {reason}")
     return lines
 
 

@@ -110,7 +110,8 @@ def _term(kind: _Kind, members: list[BandwidthSample]) -> BandwidthTerm | None:
     depth = np.array([float(sample.queue_depth * sample.threads) for sample in members])
     if _distinct(size, depth) < min(LEAST_POINTS.values()):
         return None
-    gbps = np.array([sample.gbps.median for sample in members])
+    # What the device gave; a layout delivers that over its read amplification.
+    gbps = np.array([sample.gbps.median * (sample.amplification or 1.0) for sample in members])
     fitted, rejected = fit_bandwidth(size, depth, gbps)
     threads = [float(sample.threads) for sample in members]
     return BandwidthTerm(

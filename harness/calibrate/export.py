@@ -218,7 +218,7 @@ def _not_measured(
         missing["WAF"] = "no run holds a wear result (wear makes one)"
     elif not any(sample.source == "device-counters" for sample in waf):
         missing["WAF of a real drive"] = "no device with NAND write counters was measured"
-    elif not any(sample.source == "femu" for sample in waf):
+    if waf and not any(sample.source == "femu" for sample in waf):
         missing["WAF of real FEMU"] = "no FEMU guest was measured"
     for sample in waf:
         if sample.steady is None:

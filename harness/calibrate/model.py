@@ -139,6 +139,8 @@ class Range(Figure):
 class BandwidthTerm(Figure):
     """Bandwidth of requests of ``s`` bytes, ``d`` of them in flight (queue depth x threads).
 
+    Bytes that the device reads or writes: a layout delivers this over its read amplification.
+
     ``latency``: min(d * s / (t0 + s / b1), b_max), with ``b1_gbps`` the rate of one stream: a
     request takes t0 + s / b1. ``saturation``: b_max * x / (x + half_bytes) with x = d * s.
     """

@@ -8,8 +8,10 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from harness.bench.stats import Interval
+from harness.calibrate import show_wear
 from harness.calibrate.model import CalibrationFile
-from harness.core.units import format_duration, format_size
+from harness.calibrate.show_rows import fill
+from harness.core.units import format_size
 
 
 def explain(file: CalibrationFile) -> Iterator[RenderableType]:
@@ -22,9 +24,13 @@ def explain(file: CalibrationFile) -> Iterator[RenderableType]:
     if file.bandwidth_terms:
         yield _terms(file)
     if file.waf:
-        yield _waf(file)
+        yield show_wear.waf(file)
+    if file.waf_terms:
+        yield show_wear.waf_terms(file)
+    if file.waf_layouts:
+        yield show_wear.waf_layouts(file)
     if file.endurance:
-        yield _endurance(file)
+        yield show_wear.endurance(file)
     yield _missing(file)
 
 
@@ -68,21 +74,26 @@ def _layouts(file: CalibrationFile) -> Table:
     table.add_column("layout", overflow="fold")
     for name in ("tokens", "KiB/command", "GB/s", "slower by"):
         table.add_column(name, justify="right", no_wrap=True)
-    for term in file.layout_terms:
-        for point in term.points:
-            table.add_row(
-                f"{term.layout} {term.model} {term.access} {term.engine}"
-                + (" +writes" if term.background_writes else ""),
-                str(point.context_tokens), f"{point.request_bytes / 1024:.0f}",
-                _interval(point.gbps), _interval(point.slowdown) if point.slowdown else "-",
-            )  # fmt: skip
-    return table
+    rows = [
+        (
+            f"{term.layout} {term.model} {term.access} qd{term.queue_depth} {term.engine}"
+            + (f" {term.turns} turns" if term.turns > 1 else "")
+            + (f" {term.sessions} sessions" if term.sessions > 1 else "")
+            + (" +writes" if term.background_writes else ""),
+            str(point.context_tokens), f"{point.request_bytes / 1024:.0f}",
+            _interval(point.gbps), _interval(point.slowdown) if point.slowdown else "-",
+        )
+        for term in file.layout_terms
+        for point in term.points
+    ]  # fmt: skip
+    return fill(table, rows)
 
 
 def _terms(file: CalibrationFile) -> Table:
     table = Table(title="fitted bandwidth (valid only within the sizes given)")
     for name in ("cells", "form", "error", "sizes"):
         table.add_column(name, overflow="fold")
+    rows = []
     for term in file.bandwidth_terms:
         if term.form == "latency":
             form = (
@@ -93,49 +104,26 @@ def _terms(file: CalibrationFile) -> Table:
             half = format_size(term.half_bytes or 0)
             form = f"{term.b_max_gbps:.2f} GB/s * x / (x + {half}), x = d*s"
         sizes = term.valid["request_bytes"]
-        table.add_row(
-            f"{term.direction} {term.pattern} {term.engine}", form, f"{term.error:.1%}",
-            f"{format_size(sizes.low)}-{format_size(sizes.high)}",
+        kind = (term.direction, term.layout or term.pattern, term.access, term.engine)
+        rows.append(
+            (
+                " ".join(filter(None, kind)), form, f"{term.error:.1%}",
+                f"{format_size(sizes.low)}-{format_size(sizes.high)}",
+            )
         )  # fmt: skip
-    return table
-
-
-def _waf(file: CalibrationFile) -> Table:
-    table = Table(title="write amplification")
-    table.add_column("source, profile, policy", overflow="fold")
-    for name in ("cumulative", "steady", "band"):
-        table.add_column(name, justify="right")
-    for sample in file.waf:
-        band = "-" if sample.low is None else f"{sample.low:.2f}-{sample.high:.2f}"
-        steady = "not steady" if sample.steady is None else f"{sample.steady:.2f}"
-        parts = (sample.source, sample.profile, sample.policy, sample.store, sample.note)
-        table.add_row(
-            ", ".join(part for part in parts if part), f"{sample.cumulative:.2f}", steady, band
-        )
-    return table
-
-
-def _endurance(file: CalibrationFile) -> Table:
-    table = Table(title="lifetimes by convention (equations: TBW against host or NAND writes)")
-    table.add_column("profile", overflow="fold")
-    for name in ("TBW", "WAF 1", "paper", "NAND", "JEDEC"):
-        table.add_column(name, justify="right")
-    for drive in file.endurance:
-        days = (drive.waf1_days, drive.paper_days, drive.nand_days, drive.jedec_days)
-        table.add_row(
-            f"{drive.profile} ({drive.rate_source or 'no rate'})",
-            f"{drive.tbw_bytes / 1e12:.4g} TB",
-            *(format_duration(d * 86400) if d else "-" for d in days),
-        )
-    return table
+    return fill(table, rows)
 
 
 def _missing(file: CalibrationFile) -> Table:
     table = Table(title="not measured")
     for name in ("what", "why"):
         table.add_column(name, overflow="fold")
+    by_reason: dict[str, list[str]] = {}
     for item in file.not_measured:
-        table.add_row(item.what, item.reason)
+        by_reason.setdefault(item.reason, []).append(item.what)
+    for reason, what in by_reason.items():
+        more = f" and {len(what) - 1} more" if len(what) > 1 else ""
+        table.add_row(what[0] + more, reason)
     return table
 
 

@@ -93,20 +93,31 @@ def waf_terms(samples: Sequence[WafSample]) -> list[WafTerm]:
 
 
 def waf_layouts(samples: Sequence[WafSample]) -> list[WafByLayout]:
-    """Stores side by side wherever several were measured under equal conditions."""
-    groups: dict[tuple[Any, ...], dict[str, WafSample]] = defaultdict(dict)
+    """Stores side by side wherever several were measured under equal conditions.
+
+    A store's own chunk is part of its layout; where a sweep gave stores several, they are compared
+    chunk by chunk.
+    """
+    groups: dict[tuple[Any, ...], list[WafSample]] = defaultdict(list)
     for sample in samples:
         if sample.store is not None:
-            # A store's own chunk is part of its layout.
-            key = tuple(held(sample, ("store", "chunk_bytes")).items())
-            known = groups[key].get(sample.store)
-            if known is None or (known.steady is None and sample.steady is not None):
-                groups[key][sample.store] = sample
-    return [
-        WafByLayout(held=dict(key), stores=[_of_layout(s) for s in members.values()])
-        for key, members in groups.items()
-        if len(members) > 1
-    ]
+            groups[tuple(held(sample, ("store", "chunk_bytes")).items())].append(sample)
+    found = []
+    for members in groups.values():
+        chunks = {(sample.store, sample.chunk_bytes) for sample in members}
+        swept = len(chunks) > len({sample.store for sample in members})
+        for chunk in dict.fromkeys(sample.chunk_bytes if swept else None for sample in members):
+            some = [sample for sample in members if not swept or sample.chunk_bytes == chunk]
+            best = {sample.store: sample for sample in sorted(some, key=_is_steady)}
+            if len(best) > 1:
+                free = ("store",) if swept else ("store", "chunk_bytes")
+                stores = [_of_layout(sample) for sample in best.values()]
+                found.append(WafByLayout(held=held(some[0], free), stores=stores))
+    return found
+
+
+def _is_steady(sample: WafSample) -> bool:
+    return sample.steady is not None
 
 
 def _of_layout(sample: WafSample) -> WafOfLayout:

@@ -138,11 +138,17 @@ def show(
     table: Annotated[
         str, typer.Option(help="Table for --as csv: bandwidth, waf, endurance, ... .")
     ] = "bandwidth",
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write a page with the fits, their residuals and all tables here."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Explain a file to a person, or print it as YAML or one of its tables as CSV.
 
     Example: harness calibrate show calibration.json --as csv --table waf
+
+    Example: harness calibrate show calibration.json --html calibration.html
     """
     from harness.calibrate.files import read
     from harness.calibrate.show import explain
@@ -150,6 +156,13 @@ def show(
     from harness.core.errors import UsageError
 
     file = read(path).file
+    if html is not None:
+        from harness.report.calibration_page import write_calibration_page
+
+        write_calibration_page(file.model_dump(mode="json"), path.name, html)
+        if not as_json:
+            console().print(f"page: {html}", soft_wrap=True)
+            return
     if as_json:
         print_json(file.model_dump(mode="json"))
     elif view is View.YAML:

@@ -25,6 +25,7 @@ FILES = (
     "wear",
     "wear-captured",
     "bench",
+    "gds",
     "calibration",
 )
 """Results that a run may hold, each ``NAME.json`` as its command prints it under ``--json``."""

@@ -153,7 +153,8 @@ def _calibration() -> dict[str, Any]:
              "value": None, "conditions": "no GPU"},
         ],
         "bandwidth": [
-            {"pattern": "sequential", "direction": "read", "request_bytes": size,
+            {"hop": "ssd-to-dram", "pattern": "sequential", "direction": "read",
+             "request_bytes": size, "queue_depth": 1, "threads": 1,
              "gbps": {"median": rate, "low": rate * 0.95, "high": rate * 1.04, "n": 5}}
             for size, rate in ((4096, 0.2), (65536, 1.0), (1 << 20, 1.6), (4 << 20, 1.66))
         ],
@@ -162,7 +163,7 @@ def _calibration() -> dict[str, Any]:
              "form": "latency", "t0_us": 17.2, "b1_gbps": 1.9, "b_max_gbps": 1.68,
              "residuals": {"rms": 0.021, "worst": 0.047}, "n": 4,
              "valid": {"request_bytes": {"low": 4096, "high": 4 << 20},
-                       "queue_depth": {"low": 1, "high": 1}}}],
+                       "commands_in_flight": {"low": 1, "high": 1}}}],
         "hop_terms": [{"hop": "ssd-to-dram", "direction": "read", "gbps": value,
                        "conditions": "contiguous"}],
         "waf": [{"source": "ftl-model", "profile": "1tb-0.3dwpd", "policy": "drive",

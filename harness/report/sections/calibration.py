@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.report import calibration_plots
+from harness.report import calibration_plots, calibration_waf_plots
 from harness.report.model import Column, KeyNumber, Level, Section, Table, Verdict
 from harness.report.run import Run, describe_device
-from harness.report.values import cell, dig, interval, number, percent, records, text
+from harness.report.values import cell, dig, interval, number, percent, records, size, text
 
 _REPLACED = ("measured", "modelled")
 
@@ -19,7 +19,7 @@ def section(run: Run) -> Section:
     if data is None:
         return Section(name, title, absent=run.why_absent("calibration"))
     tables = [*_constants(data), *_hops(data), *_terms(data)]
-    tables += [*_waf(data), *_waf_terms(data), *_missing(data)]
+    tables += [*_waf(data), *_waf_terms(data), *_waf_layouts(data), *_missing(data)]
     return Section(
         name,
         title,
@@ -27,7 +27,10 @@ def section(run: Run) -> Section:
         verdicts=tuple(_verdicts(data)),
         keys=tuple(_keys(data)),
         tables=tuple(tables),
-        figures=tuple(calibration_plots.figures(data, _device(data))),
+        figures=(
+            *calibration_plots.figures(data, _device(data)),
+            *calibration_waf_plots.figures(data, "modelled or measured drives"),
+        ),
     )
 
 
@@ -193,3 +196,26 @@ def _waf_terms(data: dict[str, Any]) -> list[Table]:
         Column("n"),
     )
     return [Table("Fitted WAF", columns, rows)] if rows else []
+
+
+def _waf_layouts(data: dict[str, Any]) -> list[Table]:
+    rows = tuple(
+        (
+            cell(dig(one, "store")),
+            cell(dig(one, "waf")),
+            cell("yes" if dig(one, "steady") else "no"),
+            size(dig(one, "chunk_bytes")),
+            cell(", ".join(f"{k} {v}" for k, v in group["held"].items() if v is not None)),
+        )
+        for group in records(data, "waf_layouts")
+        if isinstance(group.get("held"), dict)
+        for one in records(group, "stores")
+    )
+    columns = (
+        Column("layout", numeric=False),
+        Column("WAF"),
+        Column("steady", numeric=False),
+        Column("chunk"),
+        Column("the same for the layouts beside it", numeric=False),
+    )
+    return [Table("WAF by layout, all else equal", columns, rows)] if rows else []

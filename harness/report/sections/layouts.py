@@ -37,11 +37,12 @@ from harness.report.values import (
 def section(run: Run) -> Section:
     """The section of the layout benchmark of ``run``."""
     name, title = "layouts", "Layouts"
-    bench = run.get("bench")
+    source = "gds" if run.get("bench") is None and run.get("gds") is not None else "bench"
+    bench = run.get(source)
     cells = measured(bench)
     if bench is None or not cells:
         reason = (
-            run.why_absent("bench") if bench is None else "no cell of the benchmark was measured"
+            run.why_absent(source) if bench is None else "no cell of the benchmark was measured"
         )
         return Section(name, title, absent=reason)
     device = describe_device(dig(bench, "device")) or run.device
@@ -52,7 +53,7 @@ def section(run: Run) -> Section:
         title,
         "What does it cost to read a session back when its blocks are scattered?",
         verdicts=tuple(_verdicts(bench, cells)),
-        keys=tuple(_keys(bench, cells)),
+        keys=tuple(_keys(bench, cells, source)),
         tables=(
             *_comparisons(bench),
             *_cells("Sessions read back", placed),
@@ -82,13 +83,13 @@ def _verdicts(bench: dict[str, Any], cells: Cells) -> list[Verdict]:
     return [Verdict("Scattered layout, at worst", word, level, "; ".join(parts))]
 
 
-def _keys(bench: dict[str, Any], cells: Cells) -> list[KeyNumber]:
+def _keys(bench: dict[str, Any], cells: Cells, source: str) -> list[KeyNumber]:
     found = []
     compared = slowdowns(bench)
     for place, c in enumerate(records(bench, "comparisons")):
         if c in compared:
             bounds = (number(c, "slowdown.low"), number(c, "slowdown.high"))
-            shown = cell(dig(c, "slowdown.median"), f"bench.comparisons.{place}.slowdown.median")
+            shown = cell(dig(c, "slowdown.median"), f"{source}.comparisons.{place}.slowdown.median")
             name = f"Slower than contiguous: {label(c, compared)}"
             headline, tile = 5 * (c is worst(bench)), "Slower when scattered, at worst"
             found.append(
@@ -96,7 +97,7 @@ def _keys(bench: dict[str, Any], cells: Cells) -> list[KeyNumber]:
             )
     for place, c in enumerate(records(bench, "cells")):
         if c in cells:
-            path = f"bench.cells.{place}.gbps"
+            path = f"{source}.cells.{place}.gbps"
             shown = cell(gbps(c), f"{path}.median" if number(c, "gbps.median") else path)
             bounds = (number(c, "gbps.low"), number(c, "gbps.high"))
             name = f"Bandwidth: {label(c, cells)}"
@@ -199,11 +200,15 @@ def _notes(bench: dict[str, Any]) -> list[str]:
     shortened, stand_in = text(bench, "shortened"), text(bench, "stand_in")
     notes += [f"shorter than asked: {shortened}"] if shortened else []
     notes += [stand_in] if stand_in else []
+    by_reason: dict[str, list[str]] = {}
     for skipped in records(bench, "skipped"):
         reason = text(skipped, "reason") or "no reason given"
         needed = size(dig(skipped, "needed_bytes"))
-        more = f" (needs {needed.text})" if needed.exact is not None else ""
-        notes.append(f"not measured: {text(skipped, 'id') or 'a cell'}: {reason}{more}")
+        reason += f" (needs {needed.text})" if needed.exact is not None else ""
+        by_reason.setdefault(reason, []).append(text(skipped, "id") or "a cell")
+    for reason, names in by_reason.items():
+        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        notes.append(f"not measured: {names[0]}{others}: {reason}")
     missing = dig(bench, "not_measured")
     if isinstance(missing, dict):
         notes += [f"not measured: {what}: {why}" for what, why in missing.items()]
