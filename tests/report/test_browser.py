@@ -44,7 +44,7 @@ def test_numbers_on_the_page_equal_the_json(html: Path, made: Run) -> None:
 def test_the_comparison_opens_without_complaint(comparison: Path) -> None:
     shown = browser.show(comparison)
     assert shown.complaints == []
-    assert shown.dom.count("<svg") == 30
+    assert shown.dom.count("<svg") == 32
 
 
 @pytest.mark.parametrize("width", [360, 1280])
