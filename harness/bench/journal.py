@@ -104,4 +104,7 @@ class Journal:
     @staticmethod
     def _check_key(path: Path, found: Any, expected: dict[str, Any]) -> None:
         if found != json.loads(json.dumps(expected)):
-            raise UsageError(f"{path} belongs to another grid or device: it cannot be continued")
+            raise UsageError(
+                f"{path} belongs to another grid or device: it cannot be continued",
+                fix="give the grid, device and options of that run (its run.json has them)",
+            )

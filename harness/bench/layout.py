@@ -137,7 +137,7 @@ class _Run:
             if todo or self.grid.reference or self.grid.load:
                 self._fill(writer, self.reference, "filling the reference region")
             cells = self._reference_cells(bench)
-            parts_left = len(todo) + bool(cells)
+            parts_left = len(todo) + bool(cells) + len(self.grid.load)
             for number, group in todo:
                 self.budget.next_part(parts_left)
                 self._group(bench, writer, number, group)
@@ -145,7 +145,9 @@ class _Run:
             if cells:
                 self.budget.next_part(parts_left)
                 self._measure(cells, len(list(groups(self.grid))))
-            for part in self.grid.load:
+                parts_left -= 1
+            for done, part in enumerate(self.grid.load):
+                self.budget.next_part(parts_left - done)
                 self._load_sweep(bench, writer, part)
 
     def _complete(self, number: int, group: Group) -> bool:
@@ -184,7 +186,7 @@ class _Run:
         placed = self._lay_out(writer, placements(part), lambda place: [f"load/{place.store}"])
         self.load += sweep(
             bench, part, placed, self.reference, self.journal, seed=self.grid.seed,
-            progress=self.progress,
+            budget=self.budget, progress=self.progress,
         )  # fmt: skip
 
     def _lay_out(

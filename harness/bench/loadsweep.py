@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from harness.bench.placed import Placed, Region
 from harness.bench.plans import Plan, make_plan
 from harness.bench.reference import RingSequential
 from harness.bench.results import LoadPoint
+from harness.bench.rounds import Budget
 from harness.bench.stats import estimate
 from harness.core.progress import Progress, quiet
 
@@ -63,31 +64,38 @@ def sweep(
     journal: Journal,
     *,
     seed: int,
+    budget: Budget,
     progress: Progress = quiet,
 ) -> list[LoadPoint]:
-    """Measure every point ``part.repeats`` times, in random order; points of ``placed`` only."""
+    """Measure every point ``part.repeats`` times, each repeat of all in random order, while the
+    budget lasts; points of ``placed`` only."""
     plans = {one.placement.store: _plans(one, part) for one in placed}
     if not plans:
         return []
     points = _points(bench, part, plans, reference)
-    todo = [
-        (point, number)
-        for point, number in itertools.product(points, range(part.repeats))
-        if not journal.has_load(point.id, number)
-    ]
-    for step, which in enumerate(np.random.default_rng([seed, 7]).permutation(len(todo))):
-        point, number = todo[which]
-        progress(step, len(todo), point.id)
-        # Equal rates see equal arrivals, whatever the store and the rule.
-        times = arrivals(point.rate_per_s, part.seconds, seed + 1000 * number)
-        ring = bench.engine(part.queue_depth, part.read_bytes)
-        run = run_load(
-            ring, plans[point.store], times, deadline_s=part.deadline_s,
-            cancel=point.on_deadline == "cancel",
-            patience_s=PATIENCE_DEADLINES * part.deadline_s,
-        )  # fmt: skip
-        record = _record(run, part.deadline_s)
-        journal.add_load(point.id, number, {**record, "rate_per_s": point.rate_per_s})
+    took_s = 0.0
+    for number in range(part.repeats):
+        todo = [point for point in points if not journal.has_load(point.id, number)]
+        # The first repeat is always run: a point without any says nothing.
+        if number and todo and not budget.allows(took_s):
+            break
+        began = time.monotonic()
+        for step, which in enumerate(
+            np.random.default_rng([seed, 7, number]).permutation(len(todo))
+        ):
+            point = todo[which]
+            progress(number + step / len(todo), part.repeats, point.id)
+            # Equal rates see equal arrivals, whatever the store and the rule.
+            times = arrivals(point.rate_per_s, part.seconds, seed + 1000 * number)
+            ring = bench.engine(part.queue_depth, part.read_bytes)
+            run = run_load(
+                ring, plans[point.store], times, deadline_s=part.deadline_s,
+                cancel=point.on_deadline == "cancel",
+                patience_s=PATIENCE_DEADLINES * part.deadline_s,
+            )  # fmt: skip
+            record = _record(run, part.deadline_s)
+            journal.add_load(point.id, number, {**record, "rate_per_s": point.rate_per_s})
+        took_s = time.monotonic() - began
     return [_summary(point, part, plans, journal.load_of(point.id)) for point in points]
 
 

@@ -79,8 +79,8 @@ def outlook(grid: Grid, device_bytes: int) -> Outlook:
         len(part.block_bytes) * len(part.queue_depth) * len(part.threads) for part in grid.reference
     )
     once_s += plain * (grid.sample_seconds + START_S)
-    points, load_s, load_written = _load(grid, room)
-    fixed_s = (written + load_written) / WRITE_GBPS / 1e9 + trial_s + load_s
+    points, first_s, again_s, load_written = _load(grid, room)
+    fixed_s = (written + load_written) / WRITE_GBPS / 1e9 + trial_s + first_s
     # The first round is always taken, whatever the time limit.
     limit_s = math.inf if grid.budget_s is None else max(grid.budget_s, fixed_s + once_s)
     return Outlook(
@@ -89,8 +89,8 @@ def outlook(grid: Grid, device_bytes: int) -> Outlook:
         load_points=points,
         device_bytes=device_bytes,
         write_bytes=written + load_written,
-        low_s=min(limit_s, fixed_s + grid.repeats * once_s),
-        high_s=min(limit_s, fixed_s + max(grid.repeats, grid.max_repeats) * once_s),
+        low_s=min(limit_s, fixed_s + again_s + grid.repeats * once_s),
+        high_s=min(limit_s, fixed_s + again_s + max(grid.repeats, grid.max_repeats) * once_s),
         budget_s=grid.budget_s,
     )
 
@@ -140,16 +140,17 @@ def _written(placement: Placement, size_bytes: int) -> float:
     return placement.age * size_bytes + session_bytes(placement, load_model(placement.model))
 
 
-def _load(grid: Grid, room_bytes: int) -> tuple[int, float, float]:
-    """Points, seconds and bytes written of the load sweeps that fit."""
-    points, seconds, written = 0, 0.0, 0.0
+def _load(grid: Grid, room_bytes: int) -> tuple[int, float, float, float]:
+    """Points, seconds of their first and of further repeats, and bytes written, of what fits."""
+    points, first_s, again_s, written = 0, 0.0, 0.0, 0.0
     for part in grid.load:
         sizes = {place: size_of(grid, place) for place in placements(part)}
         if sum(sizes.values()) > room_bytes:
             continue
         count = points_of(part)
         points += count
-        each_s = part.seconds + part.deadline_s * (1 + PATIENCE_DEADLINES) / 2
-        seconds += count * part.repeats * each_s
+        once_s = count * (part.seconds + part.deadline_s * (1 + PATIENCE_DEADLINES) / 2)
+        first_s += once_s
+        again_s += (part.repeats - 1) * once_s
         written += sum(_written(place, size) for place, size in sizes.items())
-    return points, seconds, written
+    return points, first_s, again_s, written

@@ -65,7 +65,7 @@ def layout(
     Root is needed to make a loop device, and to make sure that nobody else uses the device.
     How long a grid takes is said before it starts; the grids for real drives finish in minutes
     with a smaller device, shorter samples and a time limit:
-    harness bench layout --grid layouts --size 8GiB --sample-seconds 0.05 --budget-s 300
+    harness bench layout --grid layouts --size 8GiB --sample-seconds 0.2 --budget-s 300
 
     Example: harness bench layout --grid quick
     """
