@@ -15,7 +15,8 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 def asset_dir(name: str) -> Path:
     """The folder ``ebpf``, ``workloads`` or ``femu``; MachineError if the install lost it."""
-    for candidate in (_PACKAGE.parent / name, _PACKAGE / "_assets" / name):
+    # The package's own first: in an install the folder beside it belongs to everybody.
+    for candidate in (_PACKAGE / "_assets" / name, _PACKAGE.parent / name):
         if candidate.is_dir():
             return candidate
     raise MachineError(

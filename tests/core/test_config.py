@@ -57,3 +57,14 @@ def test_unknown_names_offer_the_known_ones() -> None:
 
 def test_assets_are_found_in_a_checkout() -> None:
     assert asset_dir("workloads").name == "workloads"
+
+
+def test_an_installation_uses_its_own_assets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a package in site-packages, a folder of that name is somebody else's."""
+    own = tmp_path / "harness/_assets/ebpf"
+    for folder in (own, tmp_path / "ebpf"):
+        folder.mkdir(parents=True)
+    monkeypatch.setattr("harness.core.assets._PACKAGE", tmp_path / "harness")
+    assert asset_dir("ebpf") == own
