@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ import pyarrow as pa
 
 from harness.capture import nvme
 from harness.capture.comm import CommTable
-from harness.capture.pairing import Pairer, Rows
+from harness.capture.pairing import Pairer
 from harness.capture.records import Decoder, Kind
+from harness.capture.rows import Rows
 from harness.core.ops import OP_LETTERS, Op
 from harness.trace.parquet import TraceWriter
-from harness.trace.schema import TraceMeta
+from harness.trace.schema import TraceMeta, utc
 
 _OPTIONAL = ("queue_depth", "source")
 _PLACEMENT = "placement_id"
@@ -31,7 +33,9 @@ class Lane:
     """Pairs events of one ``source`` ("rq" or "bio") and writes them to ``out``.
 
     ``issues_only`` for bios that end inside requests: the kernel tells nothing of their end.
-    A finished segment of the trace is written at least every ``segment_s``.
+    ``clock`` pairs "monotonic_ns", the clock of the events, with "realtime_ns" of one moment, so
+    that steps of the latter during the recording change nothing. A finished segment of the trace
+    is written at least every ``segment_s``.
     """
 
     def __init__(
@@ -41,11 +45,13 @@ class Lane:
         out: Path,
         meta: TraceMeta,
         *,
+        clock: Mapping[str, int],
         segment_s: float,
         with_nvme: bool = False,
         issues_only: bool = False,
     ) -> None:
         self.source = source
+        self._clock = clock
         self._segment_s = segment_s
         self._decoder = decoder
         self._comm = CommTable()
@@ -76,6 +82,7 @@ class Lane:
         before = time.process_time()
         if slots is not None:
             self.pairer.add(slots)
+        self._amend()
         rows = self.pairer.take(quiet=slots is None)
         self.pairing_cpu_s += time.process_time() - before
         if rows is not None:
@@ -84,6 +91,13 @@ class Lane:
             self.writer.flush()
             self._last_flush_s = time.monotonic()
         return rows
+
+    def _amend(self) -> None:
+        for row, latency_ns, status in self.pairer.amendments:
+            (error,) = self._decoder.errors(np.array([status], np.uint32))
+            self.writer.amend(row, latency_ns, int(error))
+            self.without_latency -= 1
+        self.pairer.amendments.clear()
 
     def finish(self) -> Rows | None:
         """Write what is left, also requests whose completion was not seen."""
@@ -100,6 +114,13 @@ class Lane:
         before = time.process_time()
         if self._start_ns is None:
             self._start_ns = int(rows["ts_ns"][0])
+            since_ns = self._start_ns - self._clock["monotonic_ns"]
+            self.writer.meta = self.writer.meta.model_copy(
+                update={
+                    "started": utc(self._clock["realtime_ns"] + since_ns),
+                    "clock_zero_ns": self._start_ns,
+                }
+            )
         ops = self.ops(rows)
         self._requests += np.bincount(ops, minlength=len(OP_LETTERS))
         self._bytes += np.bincount(ops, rows["bytes"], len(OP_LETTERS)).astype(np.int64)

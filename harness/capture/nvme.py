@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from harness.capture.records import KIND_SHIFT, SECTOR_MASK, Decoder, Kind
+from harness.capture.records import KIND_SHIFT, SECTOR_MASK, Decoder, Kind, chosen
 from harness.core.ops import SECTOR_BYTES, Op
 
 # NVMe command set specification, I/O command opcodes; commands without a range stay "other".
@@ -42,17 +42,17 @@ class NvmeCommands:
         kinds = (slots["kind_sector"] >> KIND_SHIFT).astype(np.uint8)
         is_command = kinds == Kind.NVME_COMMAND
         where = np.flatnonzero(is_command)
-        commands = slots[where]
+        commands = slots.take(where)
         if self._left is not None:
             where = np.concatenate([np.full(len(self._left), -1), where])
             commands = np.concatenate([self._left, commands])
-        events = slots[~is_command].copy()
+        events = chosen(slots, ~is_command)
         events["header"] = 0
         issues = np.flatnonzero(kinds == Kind.ISSUE)
-        chosen, found = _next_of_same_key(commands["key"], where, slots["key"][issues], issues)
+        followed, found = _next_of_same_key(commands["key"], where, slots["key"][issues], issues)
         rows = (np.cumsum(~is_command) - 1)[issues[found]]
-        self._complete(commands[chosen], events, rows)
-        unused = np.delete(commands, chosen)
+        self._complete(commands.take(followed), events, rows)
+        unused = np.delete(commands, followed)
         self._left = unused if len(unused) else None
         return events
 
@@ -70,15 +70,15 @@ class NvmeCommands:
         rewritten = passed_through & (op != _NO_OP)
         events["header"][rows] = placement << _PLACEMENT_SHIFT | rewritten.astype(np.uint32)
 
-        chosen, commands, op = rows[rewritten], commands[rewritten], op[rewritten]
+        places, commands, op = rows[rewritten], chosen(commands, rewritten), op[rewritten]
         blocks = np.array(
             [self._blocks.get(dev, SECTOR_BYTES) for dev in commands["dev"].tolist()], np.uint64
         )
         sectors = (commands["kind_sector"] & SECTOR_MASK) * (blocks // np.uint64(SECTOR_BYTES))
-        events["kind_sector"][chosen] = np.uint64(int(Kind.ISSUE)) << KIND_SHIFT | sectors
-        events["bytes"][chosen] = (commands["bytes"] + np.uint64(1)) * blocks
+        events["kind_sector"][places] = np.uint64(int(Kind.ISSUE)) << KIND_SHIFT | sectors
+        events["bytes"][places] = (commands["bytes"] + np.uint64(1)) * blocks
         high = cmd_flags[rewritten] & ~np.uint32(0xFF)
-        events["cmd_flags"][chosen] = high | self._decoder.numbers(op)
+        events["cmd_flags"][places] = high | self._decoder.numbers(op)
 
 
 def placements(header: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:

@@ -8,71 +8,35 @@ joins the next batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from harness.capture import nvme
 from harness.capture.comm import CommTable
-from harness.capture.records import KIND_SHIFT, SECTOR_MASK, Kind
-
-# Addresses are multiples of 8 and kernel addresses differ in their low 48 bits only (see
-# _sort_key), so key and position of an event share one 64-bit word.
-_POSITION_BITS = 19
-_POSITION_MASK = np.uint64((1 << _POSITION_BITS) - 1)
-MAX_BATCH = 1 << (_POSITION_BITS - 1)
+from harness.capture.late import NOT_YET, Amendment, LateRequests
+from harness.capture.records import KIND_SHIFT, SECTOR_MASK, Kind, chosen
+from harness.capture.rows import (
+    CLOSED,
+    COLUMNS,
+    DROPPED,
+    ENDED,
+    ISSUED,
+    LATE,
+    OPEN,
+    REQUEUED,
+    STRAY,
+    PairingCounts,
+    Rows,
+    by_key,
+    empty_rows,
+)
 
 # Rows leave in the order of their time stamps. Two CPUs stamp and record at slightly different
 # moments; rows younger than this wait for stragglers.
 _STRAGGLER_NS = 50_000_000
-# So many rows wait for an unfinished one before them, 53 bytes each; then it is given up.
+# So many rows, 53 bytes each, wait for an unfinished one before them; then they leave, and its
+# latency follows later.
 MAX_WAITING = 1 << 19
-
-_ISSUED, _ENDED, _REQUEUED, _STRAY = 0, 1, 2, 3
-_OPEN, _CLOSED, _DROPPED = 0, 1, 2
-
-_COLUMNS: dict[str, type[np.generic]] = {
-    "ts_ns": np.int64,
-    "sector": np.uint64,
-    "bytes": np.uint32,
-    "cmd_flags": np.uint32,
-    "dev": np.uint32,
-    "pid": np.uint32,
-    "comm": np.int32,
-    "latency_ns": np.int64,
-    "status": np.uint32,
-    "queue_depth": np.uint32,
-    "nvme": np.uint32,
-    "state": np.uint8,
-}
-
-
-@dataclass
-class PairingCounts:
-    """What pairing saw; requests, except where said otherwise."""
-
-    issues: int = 0
-    completions: int = 0
-    unpaired_completions: int = 0
-    """Completions with data whose issue was not seen: in flight at the start, or lost."""
-    empty_completions: int = 0
-    """Completions without data and issue: carriers of a flush that the kernel never issues."""
-    reissued: int = 0
-    """Issues followed by another issue of the same key: their completion was not seen."""
-    requeued: int = 0
-    overtaken: int = 0
-    """Rows given up unfinished because too many others waited behind them."""
-    moved: int = 0
-    """Time stamps moved forward because an older row had already left."""
-
-
-Rows = dict[str, npt.NDArray[Any]]
-
-
-def _empty() -> Rows:
-    return {name: np.empty(0, kind) for name, kind in _COLUMNS.items()}
 
 
 class Pairer:
@@ -99,12 +63,16 @@ class Pairer:
         self._comm = comm_codes
         self._fixed = fixed
         self._with_nvme = with_nvme
-        self._rows = _empty()
+        self._rows = empty_rows()
         self._open_keys = np.empty(0, np.uint64)
         self._open_rows = np.empty(0, np.int64)
         self._newest_ns = 0
         self._left_ns = 0
+        self._left_rows = 0
+        self._late = LateRequests()
         self.counts = PairingCounts()
+        self.amendments: list[Amendment] = []
+        """What was learnt about rows that had left; for the caller to take."""
         self.presumed: list[Rows] = []
         """Rows whose completion must have happened though it was not recorded."""
 
@@ -117,15 +85,67 @@ class Pairer:
         if self._issue == Kind.ISSUE:
             wanted |= kinds == Kind.REQUEUE
         if not wanted.all():
-            slots, kinds = slots[wanted], kinds[wanted]
+            slots, kinds = chosen(slots, wanted), kinds[wanted]
         if len(slots) == 0:
             return
-        types = np.where(kinds == self._issue, _ISSUED, _ENDED).astype(np.uint8)
-        types[kinds == Kind.REQUEUE] = _REQUEUED
-        self._append_issues(slots[types == _ISSUED])
+        types = np.where(kinds == self._issue, ISSUED, ENDED).astype(np.uint8)
+        types[kinds == Kind.REQUEUE] = REQUEUED
+        newest_ns = int(slots["ts_ns"].max())
+        late_ends: list[tuple[int, int]] = []
+        if len(self._late):
+            slots, types, late_ends = self._settle_late(slots, types)
+        self._append_issues(chosen(slots, types == ISSUED))
         if self._complete is not None:
-            self._pair(slots, types)
-        self._newest_ns = max(self._newest_ns, int(slots["ts_ns"].max()))
+            self._pair(slots, types, late_ends)
+        self._newest_ns = max(self._newest_ns, newest_ns)
+
+    def _settle_late(
+        self, slots: npt.NDArray[np.void], types: npt.NDArray[np.uint8]
+    ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint8], list[tuple[int, int]]]:
+        """End the late requests that these events end; the events without those that did it.
+
+        Also (device, position) of the latter, counted in what is left.
+        """
+        settled: list[int] = []
+        ends: list[tuple[int, int]] = []
+        for at in self._late.first_events(slots["key"]):
+            event, kind = slots[at], types[at]
+            number, row, rows = self._late.take(int(event["key"]))
+            if kind == ENDED and self._is_end(event, rows):
+                self._amend(number, row, rows, event)
+                ends.append((int(event["dev"]), at - len(settled)))
+                settled.append(at)
+            elif kind == REQUEUED:
+                self.counts.requeued += 1
+            else:
+                self.presumed.append(rows)
+                self.counts.reissued += 1
+        if not settled:
+            return slots, types, []
+        self.counts.completions += len(settled)
+        kept = np.ones(len(slots), bool)
+        kept[settled] = False
+        return chosen(slots, kept), types[kept], ends
+
+    def _is_end(self, event: np.void, rows: Rows) -> bool:
+        """Whether a completion ends where the request of its key does, as far as one can tell."""
+        if self._fixed is None or not self._fixed[int(rows["cmd_flags"][0]) & 0xFF]:
+            return True
+        if self._with_nvme and nvme.rewritten(rows["nvme"])[0]:
+            return True
+        ended = (int(event["kind_sector"]) & int(SECTOR_MASK)) + (int(event["bytes"]) >> 9)
+        return ended == int(rows["sector"][0]) + (int(rows["bytes"][0]) >> 9)
+
+    def _amend(self, number: int, row: int, rows: Rows, event: np.void) -> None:
+        latency_ns, status = int(event["ts_ns"] - rows["ts_ns"][0]), int(event["pid"])
+        self.counts.amended += 1
+        if row != NOT_YET:
+            self.amendments.append(Amendment(row, latency_ns, status))
+            return
+        still = (self._rows["state"] == LATE) & (self._rows["latency_ns"] == number)
+        self._rows["latency_ns"][still] = latency_ns
+        self._rows["status"][still] = status
+        self._rows["state"][still] = CLOSED
 
     def _append_issues(self, issues: npt.NDArray[np.void]) -> None:
         count = len(issues)
@@ -141,9 +161,9 @@ class Pairer:
             "status": np.zeros(count, np.uint32),
             "queue_depth": np.zeros(count, np.uint32),
             "nvme": self._nvme_of(issues),
-            "state": np.full(count, _OPEN, np.uint8),
+            "state": np.full(count, OPEN, np.uint8),
         }
-        self._rows = {name: np.concatenate([self._rows[name], new[name]]) for name in _COLUMNS}
+        self._rows = {name: np.concatenate([self._rows[name], new[name]]) for name in COLUMNS}
         self.counts.issues += count
 
     def _nvme_of(self, issues: npt.NDArray[np.void]) -> npt.NDArray[np.uint32]:
@@ -151,41 +171,46 @@ class Pairer:
             return issues["header"].astype(np.uint32)
         return np.zeros(len(issues), np.uint32)
 
-    def _pair(self, slots: npt.NDArray[np.void], types: npt.NDArray[np.uint8]) -> None:
+    def _pair(
+        self,
+        slots: npt.NDArray[np.void],
+        types: npt.NDArray[np.uint8],
+        late_ends: list[tuple[int, int]],
+    ) -> None:
         carried = len(self._open_keys)
         keys = np.concatenate([self._open_keys, slots["key"]])
-        types = np.concatenate([np.full(carried, _ISSUED, np.uint8), types])
+        types = np.concatenate([np.full(carried, ISSUED, np.uint8), types])
         row_of = np.full(len(keys), -1, np.int64)
         row_of[:carried] = self._open_rows
-        fresh = np.flatnonzero(types[carried:] == _ISSUED) + carried
+        fresh = np.flatnonzero(types[carried:] == ISSUED) + carried
         row_of[fresh] = np.arange(len(self._rows["ts_ns"]) - len(fresh), len(self._rows["ts_ns"]))
 
-        order, same_as_next = _by_key(keys)
+        order, same_as_next = by_key(keys)
         kind = types[order]  # a copy, which _unmatch may correct
         next_kind = np.append(kind[1:], 255)
         next_kind[~same_as_next] = 255
-        after_issue = np.append(False, same_as_next[:-1] & (kind[:-1] == _ISSUED))
-        issued = kind == _ISSUED
+        after_issue = np.append(False, same_as_next[:-1] & (kind[:-1] == ISSUED))
+        issued = kind == ISSUED
 
         self._unmatch(order, kind, next_kind, row_of, slots, carried)
-        paired = np.flatnonzero(issued & (next_kind == _ENDED))
+        paired = np.flatnonzero(issued & (next_kind == ENDED))
         self._close(row_of[order[paired]], slots, order[paired + 1] - carried)
-        requeued = order[issued & (next_kind == _REQUEUED)]
-        self._rows["state"][row_of[requeued]] = _DROPPED
-        reissued = order[issued & (next_kind == _ISSUED)]
+        requeued = order[issued & (next_kind == REQUEUED)]
+        self._rows["state"][row_of[requeued]] = DROPPED
+        reissued = order[issued & (next_kind == ISSUED)]
         self._presume(row_of[reissued])
-        stray = order[(kind == _STRAY) | ((kind == _ENDED) & ~after_issue)] - carried
+        stray = order[(kind == STRAY) | ((kind == ENDED) & ~after_issue)] - carried
         still_open = np.sort(order[issued & (next_kind == 255)])
 
         left = np.zeros(len(keys), np.int64)
         left[order[1:][after_issue[1:]]] = 1
-        self._set_depths(slots, types, carried, left)
+        self._set_depths(slots, types, carried, left, late_ends)
         self._open_keys, self._open_rows = keys[still_open], row_of[still_open]
 
         with_data = int(np.count_nonzero(slots["bytes"][stray])) if len(stray) else 0
         self.counts.unpaired_completions += with_data
         self.counts.empty_completions += len(stray) - with_data
-        self.counts.completions += int(np.count_nonzero(types[carried:] == _ENDED))
+        self.counts.completions += int(np.count_nonzero(types[carried:] == ENDED))
         self.counts.requeued += len(requeued)
         self.counts.reissued += len(reissued)
 
@@ -205,7 +230,7 @@ class Pairer:
         """
         if self._fixed is None:
             return
-        first = np.flatnonzero((kind == _ISSUED) & (next_kind == _ENDED))
+        first = np.flatnonzero((kind == ISSUED) & (next_kind == ENDED))
         rows, ends = row_of[order[first]], order[first + 1] - carried
         issued_end = self._rows["sector"][rows] + (self._rows["bytes"][rows] >> np.uint32(9))
         sector = slots["kind_sector"][ends] & SECTOR_MASK
@@ -214,20 +239,20 @@ class Pairer:
         if self._with_nvme:
             fixed &= ~nvme.rewritten(self._rows["nvme"][rows])
         wrong = first[fixed & (issued_end != ended)]
-        next_kind[wrong] = _ISSUED
-        kind[wrong + 1] = _STRAY
+        next_kind[wrong] = ISSUED
+        kind[wrong + 1] = STRAY
 
     def _close(
         self, rows: npt.NDArray[np.int64], slots: npt.NDArray[np.void], ends: npt.NDArray[np.int64]
     ) -> None:
         self._rows["latency_ns"][rows] = slots["ts_ns"][ends] - self._rows["ts_ns"][rows]
         self._rows["status"][rows] = slots["pid"][ends]
-        self._rows["state"][rows] = _CLOSED
+        self._rows["state"][rows] = CLOSED
 
     def _presume(self, rows: npt.NDArray[np.int64]) -> None:
         if len(rows):
-            self.presumed.append({name: self._rows[name][rows] for name in _COLUMNS})
-            self._rows["state"][rows] = _CLOSED
+            self.presumed.append({name: self._rows[name][rows] for name in COLUMNS})
+            self._rows["state"][rows] = CLOSED
 
     def _set_depths(
         self,
@@ -235,13 +260,14 @@ class Pairer:
         types: npt.NDArray[np.uint8],
         carried: int,
         left: npt.NDArray[np.int64],
+        late_ends: list[tuple[int, int]],
     ) -> None:
         """Requests in flight at each new issue, itself included, device by device.
 
         ``left`` marks the events (in stream order, carried ones first) that end the request
-        issued before them under the same key.
+        issued before them under the same key; at ``late_ends`` late ones ended.
         """
-        fresh = types[carried:] == _ISSUED
+        fresh = types[carried:] == ISSUED
         count = int(np.count_nonzero(fresh))
         if not count:
             return
@@ -249,9 +275,16 @@ class Pairer:
         devices = slots["dev"]
         depth = np.zeros(len(slots), np.int64)
         open_devices = self._rows["dev"][self._open_rows]
-        for device in np.unique(devices):
-            mine = devices == device
-            depth[mine] = np.cumsum(change[mine]) + np.count_nonzero(open_devices == device)
+        if len(self._late):
+            open_devices = np.concatenate([open_devices, self._late.devices()])
+        if (devices == devices[0]).all():
+            depth = np.cumsum(change) + np.count_nonzero(open_devices == devices[0])
+        else:
+            for device in np.unique(devices):
+                mine = devices == device
+                depth[mine] = np.cumsum(change[mine]) + np.count_nonzero(open_devices == device)
+        for device, at in late_ends:
+            depth[:at] += devices[:at] == device
         self._rows["queue_depth"][-count:] = depth[fresh]
 
     def take(self, *, quiet: bool = False, everything: bool = False) -> Rows | None:
@@ -282,16 +315,25 @@ class Pairer:
         return self._ordered(taken)
 
     def _give_up_oldest(self) -> None:
-        """Let rows pass that wait for one old request; it leaves without its latency."""
+        """Let rows pass that wait for one old request; it leaves without its latency.
+
+        Until it has left, its latency holds the number by which ``_late`` knows it.
+        """
         ages = self._rows["ts_ns"][self._open_rows]
         median = np.partition(self._rows["ts_ns"], MAX_WAITING // 2)[MAX_WAITING // 2]
         old = ages <= median
-        self._rows["state"][self._open_rows[old]] = _CLOSED
-        self.counts.overtaken += int(np.count_nonzero(old))
+        rows = self._open_rows[old]
+        numbers = self._late.add(
+            self._open_keys[old], {name: column[rows] for name, column in self._rows.items()}
+        )
+        self._rows["state"][rows] = LATE
+        self._rows["latency_ns"][rows] = numbers
+        self.counts.overtaken += len(rows)
+        self.counts.forgotten = self._late.forgotten
         self._open_keys, self._open_rows = self._open_keys[~old], self._open_rows[~old]
 
     def _ordered(self, rows: Rows) -> Rows | None:
-        kept = rows["state"] != _DROPPED
+        kept = rows["state"] != DROPPED
         if not kept.all():
             rows = {name: column[kept] for name, column in rows.items()}
         ts_ns = rows["ts_ns"]
@@ -300,6 +342,10 @@ class Pairer:
         if (ts_ns[1:] < ts_ns[:-1]).any():
             order = np.argsort(ts_ns, kind="stable")
             rows = {name: column[order] for name, column in rows.items()}
+        for at in np.flatnonzero(rows["state"] == LATE):
+            self._late.left(int(rows["latency_ns"][at]), self._left_rows + int(at))
+            rows["latency_ns"][at] = -1
+        self._left_rows += len(rows["ts_ns"])
         early = rows["ts_ns"] < self._left_ns
         if early.any():
             self.counts.moved += int(np.count_nonzero(early))
@@ -309,15 +355,8 @@ class Pairer:
 
     def open_rows(self) -> Rows:
         """Rows that still wait for their completion."""
-        return {name: column[self._open_rows] for name, column in self._rows.items()}
-
-
-def _by_key(
-    keys: npt.NDArray[np.uint64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Positions in order of (key, position), and whether the next one has the same key."""
-    positions = np.arange(len(keys), dtype=np.uint64)
-    words = np.sort((keys >> np.uint64(3)) << np.uint64(_POSITION_BITS) | positions)
-    sorted_keys = words >> np.uint64(_POSITION_BITS)
-    same = np.append(sorted_keys[1:] == sorted_keys[:-1], False)
-    return (words & _POSITION_MASK).astype(np.int64), same
+        late = self._late.rows()
+        return {
+            name: np.concatenate([column[self._open_rows], *(rows[name] for rows in late)])
+            for name, column in self._rows.items()
+        }

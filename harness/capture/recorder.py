@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,13 @@ import numpy.typing as npt
 from harness.capture import fifo, stream
 from harness.capture.lane import Lane
 from harness.capture.nvme import NvmeCommands
-from harness.capture.pairing import MAX_BATCH, Rows
-from harness.capture.records import KIND_SHIFT, Decoder, Kind
+from harness.capture.records import KIND_SHIFT, Decoder, Kind, chosen
+from harness.capture.rows import MAX_BATCH, Rows
 from harness.capture.verdict import Evidence, Judgement, judge
 from harness.capture.witness import Witness
 from harness.core.errors import UsageError
 from harness.core.ops import OP_LETTERS
-from harness.trace.schema import DeviceMeta, TraceMeta
+from harness.trace.schema import DeviceMeta, TraceMeta, utc
 
 
 def bios_path(out: Path) -> Path:
@@ -66,6 +65,7 @@ class Recorder:
             decoder,
             out,
             meta,
+            clock=hello["clock"],
             segment_s=segment_s,
             with_nvme=self._nvme is not None,
         )
@@ -80,6 +80,7 @@ class Recorder:
                 decoder,
                 bios_path(out),
                 meta.noted(note),
+                clock=hello["clock"],
                 segment_s=segment_s,
                 issues_only=True,
             )
@@ -106,7 +107,6 @@ class Recorder:
         return NvmeCommands(self._decoder, nvme) if nvme and self._fifo is None else None
 
     def _meta(self, command: str) -> TraceMeta:
-        started = self._hello["clock"]["realtime_ns"] / 1e9
         notes = list(self._hello["notes"])
         if self._fifo is not None:
             notes.append("no BTF: completions are paired first in, first out by device and sectors")
@@ -130,7 +130,7 @@ class Recorder:
             kernel=self._hello["kernel"],
             host=self._hello["host"],
             command=command or None,
-            started=datetime.fromtimestamp(started, UTC).isoformat(),
+            started=utc(self._hello["clock"]["realtime_ns"]),
             notes=notes,
         )
 
@@ -162,7 +162,7 @@ class Recorder:
 
     def _testify(self, slots: npt.NDArray[np.void]) -> None:
         kinds = (slots["kind_sector"] >> KIND_SHIFT).astype(np.uint8)
-        ends = slots[(kinds == Kind.COMPLETE) | (kinds == Kind.COMPLETE_PART)]
+        ends = chosen(slots, (kinds == Kind.COMPLETE) | (kinds == Kind.COMPLETE_PART))
         last = (ends["kind_sector"] >> KIND_SHIFT) == Kind.COMPLETE
         ops = self._decoder.ops(ends["cmd_flags"])
         for dev, witness in self._witnesses.items():
@@ -194,7 +194,7 @@ class Recorder:
                 end=self._end,
                 received=self._received,
                 witnesses=list(witnesses.values()),
-                unpaired=self._main.pairer.counts.unpaired_completions,
+                unpaired=self._unpaired(),
                 in_flight_at_start=sum(sum(device["inflight"]) for device in self._devices),
                 without_completion=self._main.pairer.counts.reissued
                 + max(0, unfinished - in_flight),
@@ -214,6 +214,11 @@ class Recorder:
                 }
             )
         return self._result(judgement, witness, unfinished)
+
+    def _unpaired(self) -> int:
+        """Completions whose issue was not seen; not those of requests that pairing forgot."""
+        counts = self._main.pairer.counts
+        return max(0, counts.unpaired_completions - counts.forgotten)
 
     def _unattributed(self) -> tuple[str, ...]:
         """What a filter on processes left out, which may have been theirs all the same."""

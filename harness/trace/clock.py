@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from harness.core.errors import UsageError
-from harness.trace.formats.base import utc
-from harness.trace.schema import TraceMeta
+from harness.trace.schema import TraceMeta, utc
 
 Align = Literal["auto", "clock", "started", "start"]
 

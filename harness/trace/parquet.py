@@ -60,6 +60,7 @@ class TraceWriter:
         self._segment_number = 0
         self._rows_in_segment = 0
         self._file: pq.ParquetWriter | None = None
+        self._amended: dict[int, tuple[int, int]] = {}
         if durable:
             self._folder = segments.parts_folder(self.path)
             self._make_folder(self._folder)
@@ -77,7 +78,7 @@ class TraceWriter:
     def __enter__(self) -> TraceWriter:
         if self._folder is None:
             self._segment = self._stack.enter_context(whole_file(self.path))
-            self._file = self._open(self._segment)
+            self._file = self._open(self._segment, segments.PARQUET_OPTIONS)
         return self
 
     def __exit__(
@@ -127,6 +128,14 @@ class TraceWriter:
             if self._folder is not None and self._rows_in_segment >= self._segment_rows:
                 self.flush()
 
+    def amend(self, row: int, latency_ns: int, error: int) -> None:
+        """Put a latency and error into a row that was written before, when the file is joined.
+
+        For recorders; they are held until then. In the segments the row stays as it was.
+        """
+        assert self._folder is not None
+        self._amended[row] = (latency_ns, error)
+
     def flush(self) -> None:
         """Finish the current segment: what was written so far now survives this process."""
         if self._folder is None or (self._pending_rows == 0 and self._file is None):
@@ -147,9 +156,9 @@ class TraceWriter:
             columns.append(column if column.type == field.type else column.cast(field.type))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _open(self, path: Path) -> pq.ParquetWriter:
+    def _open(self, path: Path, options: Mapping[str, Any]) -> pq.ParquetWriter:
         self._sink = pa.OSFile(str(path), "wb")
-        return pq.ParquetWriter(self._sink, self._schema, **segments.PARQUET_OPTIONS)
+        return pq.ParquetWriter(self._sink, self._schema, **options)
 
     def _write_group(self) -> None:
         if not self._pending:
@@ -157,7 +166,7 @@ class TraceWriter:
         if self._file is None:
             assert self._folder is not None
             self._segment = segments.open_name(self._folder, self._segment_number)
-            self._file = self._open(self._segment)
+            self._file = self._open(self._segment, segments.SEGMENT_OPTIONS)
         table = pa.Table.from_batches(self._pending, self._schema).unify_dictionaries()
         self._file.write_table(table.combine_chunks(), row_group_size=max(table.num_rows, 1))
         self._rows_in_segment += table.num_rows
@@ -176,9 +185,10 @@ class TraceWriter:
         """Make the final file from the segments, then remove them."""
         done = segments.finished(folder)
         with whole_file(self.path) as temporary:
-            self._file = self._open(temporary)
+            self._file = self._open(temporary, segments.PARQUET_OPTIONS)
+            first_row = 0
             for segment in done:
-                segments.append_segment(self._file, segment)
+                first_row += segments.append_segment(self._file, segment, first_row, self._amended)
             self._close_file()
         segments.remove(folder)
 

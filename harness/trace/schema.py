@@ -7,6 +7,7 @@ A trace is a table with one row a block request, in issue order. The required co
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -159,3 +160,9 @@ def trace_schema(optional: tuple[str, ...] = ()) -> pa.Schema:
         if name in optional:
             schema = schema.append(pa.field(name, kind))
     return schema
+
+
+def utc(epoch_ns: int) -> str:
+    """Nanoseconds since 1970 as ISO 8601 with all nine decimals, as ``TraceMeta.started`` is."""
+    seconds, ns = divmod(epoch_ns, 1_000_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"

@@ -12,12 +12,12 @@ import pyarrow as pa
 from harness.core.errors import UsageError
 from harness.core.progress import Progress, quiet
 from harness.trace.formats import FORMATS, PARQUET, detect, named
-from harness.trace.formats.base import BadLine, Format, Reading, utc
+from harness.trace.formats.base import BadLine, Format, Reading
 from harness.trace.merging import times
 from harness.trace.ordering import sort_window
 from harness.trace.pairing import PairingCounts, pair_events
 from harness.trace.parquet import open_trace
-from harness.trace.schema import NO_CLOCK_NOTE, SCHEMA, TraceMeta
+from harness.trace.schema import NO_CLOCK_NOTE, SCHEMA, TraceMeta, utc
 
 Sorter = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 

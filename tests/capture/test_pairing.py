@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from harness.capture.comm import CommTable
 from harness.capture.pairing import Pairer
 from harness.capture.records import SLOT_DTYPE, Kind
+from harness.capture.rows import Rows
 
 _BASE = 0xFFFF888100000000
 ALL_FIXED = np.ones(256, bool)
@@ -43,16 +44,16 @@ def rows_of(pairing: Pairer) -> list[tuple[int, int, int]]:
 ISSUE, END, BACK = Kind.ISSUE, Kind.COMPLETE, Kind.REQUEUE
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 50))
-def test_any_stream_in_any_batches_pairs_as_the_naive_model(
-    seed: int, depth: int, batch: int
-) -> None:
-    rng = random.Random(seed)
-    free, busy, events = list(range(depth)), {}, []
-    expected = []
-    for step in range(300):
-        ts_ns = 1000 * step
+Row = list[int]
+
+
+def stream_of(rng: random.Random, depth: int, step_ns: int) -> tuple[list[tuple], list[Row]]:
+    """Events of requests at random, and their rows: time, sector, latency, depth at issue."""
+    free, events = list(range(depth)), []
+    busy: dict[int, int] = {}
+    expected: list[Row] = []
+    for step in range(200):
+        ts_ns = step_ns * step
         if free and (not busy or rng.random() < 0.5):
             request = free.pop(rng.randrange(len(free)))
             busy[request] = len(expected)
@@ -64,13 +65,50 @@ def test_any_stream_in_any_batches_pairs_as_the_naive_model(
             row[2] = ts_ns - row[0]
             free.append(request)
             events.append((END, ts_ns, request, row[1]))
+    return events, expected
+
+
+def lists_of(rows: Rows | None) -> list[Row]:
+    if rows is None:
+        return []
+    columns = [rows[name].tolist() for name in ("ts_ns", "sector", "latency_ns", "queue_depth")]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 50))
+def test_any_stream_in_any_batches_pairs_as_the_naive_model(
+    seed: int, depth: int, batch: int
+) -> None:
+    events, expected = stream_of(random.Random(seed), depth, 1000)
     pairing = pairer()
     for first in range(0, len(events), batch):
         pairing.add(slots(*events[first : first + batch]))
-    rows = pairing.take(everything=True)
-    assert rows is not None
-    got = [rows[name].tolist() for name in ("ts_ns", "sector", "latency_ns", "queue_depth")]
-    assert [list(row) for row in zip(*got, strict=True)] == expected
+    assert lists_of(pairing.take(everything=True)) == expected
+    assert pairing.counts.unpaired_completions == pairing.counts.reissued == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 12), st.integers(1, 50))
+def test_what_leaves_before_its_end_is_amended_to_the_same_rows(
+    seed: int, depth: int, batch: int
+) -> None:
+    """Hardly a row may wait, so nearly all leave early; no latency and no depth is lost by that."""
+    events, expected = stream_of(random.Random(seed), depth, 20_000_000)
+    pairing = pairer()
+    got: list[Row] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.capture.pairing.MAX_WAITING", 3)
+        for first in range(0, len(events), batch):
+            pairing.add(slots(*events[first : first + batch]))
+            got += lists_of(pairing.take())
+    unfinished = len(pairing.open_rows()["ts_ns"])
+    got += lists_of(pairing.take(everything=True))
+    for row, latency_ns, _ in pairing.amendments:
+        assert got[row][2] == -1
+        got[row][2] = latency_ns
+    assert got == expected
+    assert unfinished == sum(row[2] == -1 for row in expected)
     assert pairing.counts.unpaired_completions == pairing.counts.reissued == 0
 
 
@@ -136,7 +174,8 @@ def test_depth_counts_each_device_by_itself() -> None:
     assert rows["queue_depth"].tolist() == [1, 1, 2, 2]
 
 
-def test_one_stuck_request_does_not_hold_back_a_million(monkeypatch: pytest.MonkeyPatch) -> None:
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Pairer:
+    """A pairer whose first row left with a thousand others behind it, before its end."""
     monkeypatch.setattr("harness.capture.pairing.MAX_WAITING", 100)
     pairing = pairer()
     pairing.add(slots((ISSUE, 0, 999, 8)))
@@ -151,6 +190,43 @@ def test_one_stuck_request_does_not_hold_back_a_million(monkeypatch: pytest.Monk
         left += 0 if rows is None else len(rows["ts_ns"])
     assert left > 800
     assert pairing.counts.overtaken == 1
+    return pairing
+
+
+def test_one_stuck_request_holds_nothing_back_and_keeps_its_latency(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pairing = stuck(monkeypatch)
+    assert pairing.open_rows()["ts_ns"].tolist() == [0]
+    pairing.add(slots((END, 20_000_000_000, 999, 8)))
+    assert pairing.amendments == [(0, 20_000_000_000, 0)]
+    assert pairing.counts.amended == 1
+    assert len(pairing.open_rows()["ts_ns"]) == pairing.counts.unpaired_completions == 0
+
+
+def test_a_stuck_request_whose_end_was_lost_stays_without_latency(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pairing = stuck(monkeypatch)
+    pairing.add(slots((ISSUE, 20_000_000_000, 999, 16), (END, 20_000_000_007, 999, 16)))
+    assert pairing.amendments == []
+    assert pairing.counts.reissued == 1
+    assert pairing.presumed[0]["sector"].tolist() == [8]
+    assert rows_of(pairing)[-1] == (20_000_000_000, 16, 7)
+
+
+def test_memory_of_stuck_requests_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.capture.late.MAX_LATE", 10)
+    monkeypatch.setattr("harness.capture.pairing.MAX_WAITING", 20)
+    pairing = pairer()
+    for batch in range(10):
+        pairing.add(
+            slots(*((ISSUE, (batch * 10 + n) * 10**8, 10 * batch + n, 8) for n in range(10)))
+        )
+        pairing.take()
+    counts = pairing.counts
+    assert counts.overtaken > 30
+    assert counts.forgotten == counts.overtaken - 10
 
 
 def test_events_without_completions_of_their_own_pass_at_once() -> None:

@@ -54,6 +54,22 @@ def test_round_trip_over_several_segments(tmp_path: Path, durable: bool) -> None
     assert np.array_equal(table["ts_ns"].to_numpy(), np.arange(900_000) * 1000)
 
 
+def test_rows_are_amended_when_the_segments_are_joined(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    with TraceWriter(path, TraceMeta(), segment_rows=1) as writer:
+        for part in range(3):
+            writer.write(arrays(300_000, part * 300_000_000))
+        for row in (0, 262_143, 300_000, 899_997):
+            writer.amend(row, 10**12 + row, -5)
+    table = open_trace(path).table()
+    latency_ns = np.tile(arrays(300_000)["latency_ns"], 3)
+    error = np.zeros(900_000, np.int32)
+    for row in (0, 262_143, 300_000, 899_997):
+        latency_ns[row], error[row] = 10**12 + row, -5
+    assert np.array_equal(latencies(table["latency_ns"]), latency_ns)
+    assert np.array_equal(table["error"].to_numpy(), error)
+
+
 def test_batches_select_columns_and_size(tmp_path: Path) -> None:
     with TraceWriter(tmp_path / "t", TraceMeta()) as writer:
         writer.write(arrays(1000))

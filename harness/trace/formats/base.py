@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -138,9 +137,3 @@ def whole_sectors(reading: Reading, offset: U64, length: U64) -> tuple[U64, U64]
     reading.counts["requests were widened to whole 512-byte sectors"] += int(odd.sum())
     end = (offset + length + (sector - np.uint64(1))) // sector
     return lba, np.where(length == 0, np.uint64(0), (end - lba) * sector)
-
-
-def utc(epoch_ns: int) -> str:
-    """Nanoseconds since 1970 as ISO 8601 with all nine decimals."""
-    seconds, ns = divmod(epoch_ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"
