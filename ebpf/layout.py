@@ -24,7 +24,8 @@ def kernel_macros(btf: Btf) -> dict[str, int]:
         BIO_STATUS=btf.offset("bio", "bi_status"),
         BDEV_DISK=btf.offset("block_device", "bd_disk"),
         TASK_TGID=btf.offset("task_struct", "tgid"),
-        TASK_PID=btf.offset("task_struct", "pid"),
+        TASK_SIGNAL=btf.offset("task_struct", "signal"),
+        SIGNAL_LIVE=btf.offset("signal_struct", "live"),
         TASK_COMM=btf.offset("task_struct", "comm"),
     )
     if btf.offset("gendisk", "first_minor") != macros["GENDISK_MAJOR"] + 4:

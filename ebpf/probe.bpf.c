@@ -133,9 +133,11 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx) {
     return 0;
 }
 
+/* A process lives as long as any of its threads, of which the first may be gone. */
 int on_exit(struct bpf_raw_tracepoint_args *ctx) {
-    u32 tgid = FIELD(u32, ctx->args[0], TASK_TGID), pid = FIELD(u32, ctx->args[0], TASK_PID);
-    if (tgid == pid)
+    u32 tgid = FIELD(u32, ctx->args[0], TASK_TGID);
+    void *shared = FIELD(void *, ctx->args[0], TASK_SIGNAL);
+    if (FIELD(u32, shared, SIGNAL_LIVE) == 0)
         pids.delete(&tgid);
     return 0;
 }

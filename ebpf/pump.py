@@ -163,7 +163,7 @@ class Pump:
 
     def _hello(self) -> dict:
         uname = os.uname()
-        real, mono = time.time_ns(), time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        real, mono = time.time_ns(), sysblock.monotonic_ns()
         return {
             "kernel": uname.release,
             "host": uname.nodename,

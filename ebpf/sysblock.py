@@ -72,6 +72,15 @@ def _hidden_paths(head: str) -> list[str]:
     return sorted(name for name in os.listdir(SYS_BLOCK) if pattern.fullmatch(name))
 
 
+def monotonic_ns() -> int:
+    """The kernel's monotonic clock, as the probe reads it; a time namespace shows another one."""
+    for line in read_line("/proc/self/timens_offsets").splitlines():
+        name, seconds, ns = line.split()
+        if name == "monotonic":
+            return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - int(seconds) * 10**9 - int(ns)
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
 def snapshot(device: dict) -> dict:
     """``stat`` and ``inflight`` of a device of ``resolve``, bracketed by the monotonic clock.
 
@@ -79,9 +88,9 @@ def snapshot(device: dict) -> dict:
     gone. A multipath head's counters are those of its paths, summed.
     """
     names = device["hidden_paths"] or [device["name"]]
-    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    before = monotonic_ns()
     stats = [_numbers(f"{SYS_BLOCK}/{name}/stat") for name in names]
-    after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    after = monotonic_ns()
     inflight = [_numbers(f"{SYS_BLOCK}/{name}/inflight") for name in names]
     return {
         "before_ns": before,

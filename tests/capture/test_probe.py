@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from harness.core.errors import HarnessError, UsageError
 from harness.core.ops import SECTOR_BYTES
 from harness.device.loop import LoopDevice
 from harness.trace.columns import latencies
+from harness.trace.merge import MergedTrace
 from harness.trace.parquet import open_trace
 from harness.trace.schema import FLAG_SYNC
 from tests.capture.conftest import Tracer, fio
@@ -188,6 +190,39 @@ def test_a_process_is_followed_with_its_children(loop: LoopDevice, trace_while: 
     assert any("not attributed" in note for note in result.details["notes"])
 
 
+# Its first thread ends, the second one writes when it is told to.
+_TWO_THREADS = """
+import ctypes, os, mmap, sys, threading
+def write():
+    sys.stdin.readline()
+    fd = os.open(sys.argv[1], os.O_WRONLY | os.O_DIRECT)
+    os.pwritev(fd, [mmap.mmap(-1, 4096)], 5 * 4096)
+    os._exit(0)
+threading.Thread(target=write).start()
+ctypes.CDLL(None).syscall(60, 0)
+"""
+
+
+def test_a_process_is_followed_until_its_last_thread_ends(
+    loop: LoopDevice, trace_while: Tracer
+) -> None:
+    words = [sys.executable, "-c", _TWO_THREADS, loop.path]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as other:
+        status = Path(f"/proc/{other.pid}/stat")
+
+        def work() -> None:
+            deadline = time.monotonic() + 20
+            while status.read_text().rpartition(")")[2].split()[0] != "Z":
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            assert len(list(Path(f"/proc/{other.pid}/task").iterdir())) > 1
+            other.communicate(b"\n")
+
+        result = trace_while(TraceOptions((loop.path,), pids=(other.pid,)), work)
+    assert open_trace(result.trace).table(["lba"])["lba"].to_pylist() == [40]
+    assert result.verdict == "LOSSLESS", result.details["witness"]
+
+
 @contextmanager
 def cgroup() -> Iterator[Path]:
     mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
@@ -281,6 +316,44 @@ def test_two_captures_at_once_do_not_disturb_each_other(
     assert outer.result is not None
     assert (outer.result.verdict, outer.result.requests) == ("LOSSLESS", 4)
     assert (inner.verdict, inner.requests) == ("LOSSLESS", 2)
+
+
+def test_captures_of_one_host_merge_on_its_clock(
+    loop: LoopDevice, tmp_path: Path, trace_while: Tracer
+) -> None:
+    """The later capture began first, and saw its first request last."""
+    with LoopDevice(16 << 20, tmp_path) as other:
+        early, late = tmp_path / "early.parquet", tmp_path / "late.parquet"
+        with Capture(other.path, late):
+            with Capture(loop.path, early):
+                write_direct(loop.path, 1)
+            begun_s = time.clock_gettime(time.CLOCK_MONOTONIC), time.time()
+            write_direct(other.path, 2)
+    traces = [open_trace(early), open_trace(late)]
+    merged = MergedTrace(traces)
+    rows = [row for batch in merged.batches(["lba", "ts_ns"]) for row in batch.to_pylist()]
+    metas = [trace.meta for trace in traces]
+    zeros = [meta.clock_zero_ns for meta in metas]
+    assert zeros[0] is not None and zeros[1] is not None
+    assert rows == [{"lba": 8, "ts_ns": 0}, {"lba": 16, "ts_ns": zeros[1] - zeros[0]}]
+    assert 0 <= zeros[1] / 1e9 - begun_s[0] < 5
+    started = datetime.fromisoformat(metas[1].started or "")
+    assert abs(started.timestamp() - begun_s[1]) < 5
+
+
+def test_a_time_namespace_changes_nothing(loop: LoopDevice, tmp_path: Path) -> None:
+    """The probe stamps with the kernel's clock, whatever the namespace makes of it."""
+    inside = ["unshare", "--time", "--monotonic", "86400"]
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no time namespaces here")
+    out = tmp_path / "t.parquet"
+    write = ["dd", "if=/dev/zero", f"of={loop.path}", "bs=4k", "count=3", "oflag=direct"]
+    before_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    words = ["capture", "--device", loop.path, "--out", str(out), "--", *write]
+    subprocess.run([*inside, sys.executable, "-m", "harness", *words], check=True)
+    meta = open_trace(out).meta
+    assert (meta.verdict, open_trace(out).rows) == ("LOSSLESS", 3)
+    assert meta.clock_zero_ns is not None and 0 < meta.clock_zero_ns - before_ns < 60 * 10**9
 
 
 def test_two_devices_in_one_trace(loop: LoopDevice, tmp_path: Path, trace_while: Tracer) -> None:
