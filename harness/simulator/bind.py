@@ -25,6 +25,8 @@ ENGINE = tuple(
         "engine_block",
         "tiers",
         "queues",
+        "idle",
+        "descendants",
         "objects",
         "hooks",
         "state",

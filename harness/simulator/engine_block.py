@@ -25,7 +25,6 @@ from harness.simulator.requestlog import SsdAction
 from harness.simulator.state import (
     ASKED,
     BLOCK_TOKENS,
-    COPIED,
     CREATED,
     DIRECT,
     DRAM,
@@ -59,7 +58,7 @@ from harness.simulator.state import (
     USEFUL,
     WRITES,
 )
-from harness.simulator.tiers import invalidate, make_room, note, put_dram, write_ssd
+from harness.simulator.tiers import copy_to_ssd, invalidate, make_room, note, put_dram, write_ssd
 
 _READ = int(SsdAction.READ)
 
@@ -152,8 +151,8 @@ def insert(s: Any, o: int) -> None:
             tier = 0
     if tier == DRAM and make_room(s, size_of(s, o)):
         put_dram(s, o)
-        if write_now(s, o) and write_ssd(s, o):
-            s.total[COPIED, kind] += 1
+        if write_now(s, o):
+            copy_to_ssd(s, o)
     elif (tier == SSD or (tier == DRAM and demote(s, o))) and write_ssd(s, o):
         s.total[DIRECT, kind] += 1
     else:

@@ -64,6 +64,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from harness.core.config import Strict
 from harness.simulator.objects import (
     candidate,
@@ -92,8 +95,8 @@ from harness.simulator.state import (
 )
 
 __all__ = [
-    "DRAM", "DROP", "EVICT", "HOOKS", "MOVE", "MOVE_STATE", "SSD", "Parameters", "World", "admit",
-    "begin", "candidate", "choose", "class_of", "created", "demote", "entered", "finish",
+    "ASKED", "DRAM", "DROP", "EVICT", "HOOKS", "MOVE", "MOVE_STATE", "SSD", "Parameters", "World",
+    "admit", "begin", "candidate", "choose", "class_of", "created", "demote", "entered", "finish",
     "first_to_move",
     "in_dram", "key", "left", "node_of", "on_ssd", "order", "peek", "pinned", "pop", "push",
     "recomputed", "resident", "session_of", "set_aside", "size_of", "state_at", "used",
@@ -114,7 +117,11 @@ class Parameters(Strict):
 
 @dataclass(frozen=True)
 class World:
-    """What ``create`` may look at: counts, sizes and capacities of the run."""
+    """What ``create`` may look at: counts, sizes and capacities of the run.
+
+    ``parent`` int32[nodes], ``wanted`` int32[requests] and ``asks`` int32[objects] are those of
+    ``State``.
+    """
 
     requests: int
     nodes: int
@@ -125,6 +132,9 @@ class World:
     block_tokens: int
     seed: int
     seconds: float
+    parent: NDArray[np.int32]
+    wanted: NDArray[np.int32]
+    asks: NDArray[np.int32]
 
     @property
     def objects(self) -> int:

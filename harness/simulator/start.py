@@ -17,7 +17,7 @@ from harness.simulator.state import COPY, COUNTERS, MOVE_UP, QUEUES, REGISTERS, 
 _ON_HIT = {"stay": STAY, "copy": COPY, "move": MOVE_UP}
 
 
-def world(corpus: Corpus, point: Point, sizes: ObjectSizes) -> World:
+def world(corpus: Corpus, ready: Prepared, point: Point, sizes: ObjectSizes) -> World:
     """What a policy may know when it makes its arrays."""
     return World(
         requests=corpus.requests,
@@ -29,6 +29,9 @@ def world(corpus: Corpus, point: Point, sizes: ObjectSizes) -> World:
         block_tokens=corpus.block_tokens,
         seed=point.seed or 0,
         seconds=float(corpus.time_s[-1] - corpus.time_s[0]),
+        parent=corpus.parent,
+        wanted=ready.wanted,
+        asks=ready.asks,
     )
 
 
@@ -87,5 +90,5 @@ def new_state(
         total=np.zeros((COUNTERS, 2), i8),
         row=np.zeros((corpus.requests, 8), i4),
         log=np.empty((log_rows, 4), i8),
-        p=policy.create(world(corpus, point, sizes)),
+        p=policy.create(world(corpus, ready, point, sizes)),
     )

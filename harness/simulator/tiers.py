@@ -11,6 +11,7 @@ from harness.simulator.requestlog import SsdAction
 from harness.simulator.state import (
     CAP_DRAM,
     CAP_SSD,
+    COPIED,
     DRAM,
     DRAM_IN,
     DROP,
@@ -55,38 +56,34 @@ def put_dram(s: Any, o: int) -> None:
     s.flag[o] |= DRAM
     s.reg[USED_DRAM] += size_of(s, o)
     s.total[DRAM_IN, class_of(s, o)] += 1
-    if o < s.cfg[NODES]:
-        above = s.parent[o]
-        if above >= 0:
-            s.kids_dram[above] += 1
-            if not elsewhere:
-                s.kids[above] += 1
-        if s.cfg[LEAF] != 0:
-            _queue_if(s, MOVE, o)
-    elif s.cfg[LEAF] != 0:
-        push(s, MOVE_STATE, o)
-    _queue_if(s, DROP, o)
+    above = s.parent[o] if o < s.cfg[NODES] else -1
+    if above >= 0:
+        s.kids_dram[above] += 1
+        if not elsewhere:
+            s.kids[above] += 1
     entered(s, o, DRAM)
+    if s.cfg[LEAF] != 0:
+        _queue_if(s, MOVE if o < s.cfg[NODES] else MOVE_STATE, o)
+    _queue_if(s, DROP, o)
 
 
 def take_dram(s: Any, o: int) -> None:
     """Take an object out of DRAM."""
     s.flag[o] &= 255 - DRAM
     s.reg[USED_DRAM] -= size_of(s, o)
-    if o < s.cfg[NODES]:
-        above = s.parent[o]
-        if above >= 0:
-            s.kids_dram[above] -= 1
-            if s.flag[o] & SSD == 0:
-                s.kids[above] -= 1
-            _queue_if(s, DROP, above)
-            _queue_if(s, EVICT, above)
-        if s.cfg[LEAF] != 0 and s.kids_dram[o] > 0:
-            below = s.first_child[o]
-            while below >= 0:
-                _queue_if(s, MOVE, below)
-                below = s.next_child[below]
+    above = s.parent[o] if o < s.cfg[NODES] else -1
+    if above >= 0:
+        s.kids_dram[above] -= 1
+        if s.flag[o] & SSD == 0:
+            s.kids[above] -= 1
     left(s, o, DRAM)
+    _queue_if(s, DROP, above)
+    _queue_if(s, EVICT, above)
+    if o < s.cfg[NODES] and s.cfg[LEAF] != 0 and s.kids_dram[o] > 0:
+        below = s.first_child[o]
+        while below >= 0:
+            _queue_if(s, MOVE, below)
+            below = s.next_child[below]
 
 
 def put_ssd(s: Any, o: int) -> None:
@@ -94,30 +91,28 @@ def put_ssd(s: Any, o: int) -> None:
     elsewhere = s.flag[o] & DRAM != 0
     s.flag[o] |= SSD
     s.reg[USED_SSD] += size_of(s, o)
-    if o < s.cfg[NODES]:
-        above = s.parent[o]
-        if above >= 0:
-            s.kids_ssd[above] += 1
-            if not elsewhere:
-                s.kids[above] += 1
-    _queue_if(s, EVICT, o)
+    above = s.parent[o] if o < s.cfg[NODES] else -1
+    if above >= 0:
+        s.kids_ssd[above] += 1
+        if not elsewhere:
+            s.kids[above] += 1
     entered(s, o, SSD)
+    _queue_if(s, EVICT, o)
 
 
 def take_ssd(s: Any, o: int) -> None:
     """Take an object off the SSD."""
     s.flag[o] &= 255 - SSD
     s.reg[USED_SSD] -= size_of(s, o)
-    if o < s.cfg[NODES]:
-        above = s.parent[o]
-        if above >= 0:
-            s.kids_ssd[above] -= 1
-            if s.flag[o] & DRAM == 0:
-                s.kids[above] -= 1
-            _queue_if(s, EVICT, above)
-            _queue_if(s, DROP, above)
+    above = s.parent[o] if o < s.cfg[NODES] else -1
+    if above >= 0:
+        s.kids_ssd[above] -= 1
+        if s.flag[o] & DRAM == 0:
+            s.kids[above] -= 1
     note(s, _EVICT, o)
     left(s, o, SSD)
+    _queue_if(s, EVICT, above)
+    _queue_if(s, DROP, above)
 
 
 def evict(s: Any, o: int) -> None:
@@ -157,6 +152,14 @@ def write_ssd(s: Any, o: int) -> bool:
     s.flag[o] = (flag | WRITTEN) & (255 - SSD_HIT)
     note(s, _WRITE, o)
     put_ssd(s, o)
+    return True
+
+
+def copy_to_ssd(s: Any, o: int) -> bool:
+    """Write an object that stays in DRAM; False if the SSD has no room for it."""
+    if not write_ssd(s, o):
+        return False
+    s.total[COPIED, class_of(s, o)] += 1
     return True
 
 

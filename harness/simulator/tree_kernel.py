@@ -160,3 +160,26 @@ def continuations(
                 at_its = 0
         if same:
             lengths[r] = min(wanted[r], np.int64(chunks[f])) - chunks[r]
+
+
+@kernel
+def depth_first(parent: Ints, place: Ints, span: Ints, taken: Ints) -> None:
+    """Place of each node in depth-first order, and how many there are from it on downwards.
+
+    ``taken`` is room for as many numbers as there are nodes. Children follow in order of their
+    numbers, roots too.
+    """
+    span[:] = 1
+    for node in range(len(parent) - 1, -1, -1):
+        if parent[node] >= 0:
+            span[parent[node]] += span[node]
+    roots = 0
+    taken[:] = 0
+    for node in range(len(parent)):
+        above = parent[node]
+        if above < 0:
+            place[node] = roots
+            roots += span[node]
+        else:
+            place[node] = place[above] + 1 + taken[above]
+            taken[above] += span[node]

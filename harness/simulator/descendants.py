@@ -1,0 +1,72 @@
+"""How many nodes below one are resident, without walking the tree.
+
+Nodes are put in depth-first order, in which those below a node follow it without a gap. A byte
+says whether a node is resident; counts of 512 and of 65,536 spare most of the adding up.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.simulator.tree_kernel import depth_first
+
+
+class Descendants(NamedTuple):
+    """``place`` and ``span`` int32[N] (place in depth-first order; nodes below, and itself).
+
+    ``bits`` uint8[N], ``some`` int32[N / 512], ``many`` int32[N / 65536].
+    """
+
+    place: np.ndarray
+    span: np.ndarray
+    bits: np.ndarray
+    some: np.ndarray
+    many: np.ndarray
+
+
+def descendants(parent: NDArray[np.int32]) -> Descendants:
+    """Nothing is resident yet."""
+    nodes = len(parent)
+    place, span = np.empty((2, nodes), np.int32)
+    depth_first(parent, place, span, np.empty(nodes, np.int32))
+    return Descendants(
+        place,
+        span,
+        np.zeros(nodes, np.uint8),
+        np.zeros((nodes >> 9) + 1, np.int32),
+        np.zeros((nodes >> 16) + 1, np.int32),
+    )
+
+
+def mark(t: Any, node: int, there: bool) -> None:
+    """Say whether a node is resident."""
+    at = t.place[node]
+    value = 1 if there else 0
+    change = value - int(t.bits[at])
+    if change != 0:
+        t.bits[at] = value
+        t.some[at >> 9] += change
+        t.many[at >> 16] += change
+
+
+def below(t: Any, node: int) -> int:
+    """Resident nodes below a node."""
+    first = int(t.place[node]) + 1
+    last = first + int(t.span[node]) - 1
+    total = 0
+    while first < last:
+        if first & 65535 == 0 and first + 65536 <= last:
+            total += t.many[first >> 16]
+            first += 65536
+        elif first & 511 == 0 and first + 512 <= last:
+            total += t.some[first >> 9]
+            first += 512
+        else:
+            stop = min(last, (first | 511) + 1)
+            for at in range(first, stop):
+                total += t.bits[at]
+            first = stop
+    return total
