@@ -68,8 +68,10 @@ BLOCK_URING_CMD_DISCARD = 0x1200
 
 SYS_IO_URING_SETUP, SYS_IO_URING_ENTER, SYS_IO_URING_REGISTER = 425, 426, 427
 ENTER_GETEVENTS, ENTER_EXT_ARG = 1, 8
-_REGISTER_BUFFERS, _REGISTER_FILES = 0, 2
+_REGISTER_BUFFERS, _REGISTER_FILES, _REGISTER_ENABLE_RINGS = 0, 2, 12
 _SETUP_CQSIZE, _SETUP_CLAMP = 8, 16
+_SETUP_DEFERRED = 1 << 6 | 1 << 12 | 1 << 13
+"""Disabled at first, one issuer, deferred task work."""
 _OFF_SQ_RING, _OFF_SQES = 0, 0x10000000
 _FEAT_SINGLE_MMAP, _FEAT_EXT_ARG = 1, 1 << 8
 
@@ -143,6 +145,10 @@ class Ring:
         How many requests may be in flight; a power of two is taken, at least this.
     files
         Descriptors to register; ``fd`` 0, 1, … with ``SQE_FIXED_FILE`` then means them.
+    deferred
+        For a thread that always asks for completions (ENTER_GETEVENTS) itself: they come only
+        then, and do not interrupt it meanwhile. That thread must call ``enable`` first. Needs
+        Linux 6.1; before, ``deferred`` of the object is False and the ring an ordinary one.
 
     Attributes
     ----------
@@ -159,15 +165,22 @@ class Ring:
         Another machine architecture, a kernel without io_uring, or one that forbids it.
     """
 
-    def __init__(self, entries: int, *, files: Sequence[int] = ()) -> None:
+    def __init__(self, entries: int, *, files: Sequence[int] = (), deferred: bool = False) -> None:
         if platform.machine() != "x86_64":
             raise MachineError(
                 f"io_uring rings are driven with x86-64 memory ordering; this is a "
                 f"{platform.machine()} machine",
                 fix="use fio as the engine (--engine fio)",
             )
-        params = _Params(flags=_SETUP_CLAMP | _SETUP_CQSIZE, cq_entries=max(8, 4 * entries))
-        self.fd = _setup(entries, params)
+        params, self.deferred = _Params(), False
+        self.fd = -1
+        for extra in (_SETUP_DEFERRED, 0) if deferred else (0,):
+            flags = _SETUP_CLAMP | _SETUP_CQSIZE | extra
+            params = _Params(flags=flags, cq_entries=max(8, 4 * entries))
+            self.fd = _setup(entries, params, optional=extra != 0)
+            if self.fd >= 0:
+                self.deferred = extra != 0
+                break
         self.entries, self.cq_entries = params.sq_entries, params.cq_entries
         try:
             self._map(params)
@@ -258,6 +271,11 @@ class Ring:
             return 0
         raise MachineError(f"io_uring_enter: {os.strerror(code)}")
 
+    def enable(self) -> None:
+        """Make the calling thread the only one that uses a deferred ring."""
+        if self.deferred:
+            _register(self.fd, _REGISTER_ENABLE_RINGS, None, 0, "its thread")
+
     def register_buffers(self, spans: Sequence[tuple[int, int]]) -> None:
         """Pin memory (address, length) for READ_FIXED and WRITE_FIXED; ``buf_index`` in order."""
         iovecs = (_Iovec * len(spans))(*(_Iovec(*span) for span in spans))
@@ -299,16 +317,16 @@ def register_files(ring_fd: int, files: Sequence[int]) -> None:
 
 
 def _register(ring_fd: int, what: int, arg: Any, count: int, name: str) -> None:
-    result = _libc.syscall(
-        ctypes.c_long(SYS_IO_URING_REGISTER), ring_fd, what, ctypes.byref(arg), count
-    )
+    pointer = None if arg is None else ctypes.byref(arg)
+    result = _libc.syscall(ctypes.c_long(SYS_IO_URING_REGISTER), ring_fd, what, pointer, count)
     if result < 0:
         code = ctypes.get_errno()
         fix = "run as root, or raise RLIMIT_MEMLOCK" if code == errno.ENOMEM else None
         raise MachineError(f"io_uring cannot register {name}: {os.strerror(code)}", fix=fix)
 
 
-def _setup(entries: int, params: _Params) -> int:
+def _setup(entries: int, params: _Params, *, optional: bool = False) -> int:
+    """Descriptor of a new ring; -1 if the kernel does not know its (``optional``) flags."""
     fd: int = _libc.syscall(
         ctypes.c_long(SYS_IO_URING_SETUP), ctypes.c_uint(entries), ctypes.byref(params)
     )
@@ -316,6 +334,8 @@ def _setup(entries: int, params: _Params) -> int:
         os.set_inheritable(fd, False)
         return fd
     code = ctypes.get_errno()
+    if optional and code == errno.EINVAL:
+        return -1
     fix = {
         errno.ENOSYS: "use Linux 5.11 or newer, built with io_uring",
         errno.EPERM: "allow io_uring: sysctl kernel.io_uring_disabled=0",

@@ -17,7 +17,7 @@ from harness.replay.engine import LONGEST_WAIT_NS, SHORT_WAIT_NS
 from harness.replay.heap import pop, push
 from harness.replay.jit import inner, kernel
 from harness.replay.lane import At, Flight, Lane
-from harness.replay.native import load_i64, now_ns, pause
+from harness.replay.native import load_i64
 from harness.replay.submit import (
     discard_now,
     look,
@@ -27,6 +27,7 @@ from harness.replay.submit import (
     stage_again,
     submit,
     wait,
+    wait_until,
 )
 from harness.replay.verify import make_truth
 from harness.replay.window import ABANDON, I64, NO_COMMAND, RUNNING, U64, Control, Meter, Window
@@ -117,8 +118,11 @@ def run_closed(
             idle = loop.size[0] == 0 and flight.at[At.AGAIN] == 0
             if stop != RUNNING or (idle and finished != 0 and flight.at[At.NEXT] >= produced):
                 return
-        if count == 0 and not released and flight.at[At.NEXT] >= produced:
-            _idle(lane, flight, meter, loop, stop, start)
+        if count == 0 and not released:
+            if flight.at[At.NEXT] < produced:
+                wait(lane, flight, meter, 0, 0)
+            else:
+                _idle(lane, flight, meter, loop, stop, start)
 
 
 @inner
@@ -235,8 +239,4 @@ def _idle(lane: Lane, flight: Flight, meter: I64, loop: Loop, stop: int, start: 
     elif flight.at[At.AGAIN] > 0 or loop.size[0] == 0:
         wait(lane, flight, meter, SHORT_WAIT_NS, 1)
     else:
-        left = loop.keys[0] - (now_ns(flight.scratch) - start)
-        if left > lane.spin_ns:
-            wait(lane, flight, meter, min(left - lane.spin_ns, LONGEST_WAIT_NS), 1)
-        else:
-            pause()
+        wait_until(lane, flight, meter, loop.keys[0], LONGEST_WAIT_NS, start)

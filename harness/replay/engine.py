@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from harness.replay.jit import inner, kernel
 from harness.replay.lane import At, Flight, Lane
-from harness.replay.native import load_i64, now_ns, pause
+from harness.replay.native import load_i64
 from harness.replay.submit import (
     discard_now,
     in_flight,
@@ -20,6 +20,7 @@ from harness.replay.submit import (
     stage_again,
     submit,
     wait,
+    wait_until,
 )
 from harness.replay.window import ABANDON, I64, RUNNING, Control, Meter, Window
 
@@ -122,8 +123,4 @@ def _idle(
     elif lane.paced:
         following = flight.staged[0] if at[At.STAGED] > 0 else at[At.NEXT]
         due = window.due[following & (len(window.due) - 1)]
-        left = due - (now_ns(flight.scratch) - start)
-        if left > lane.spin_ns:
-            wait(lane, flight, meter, min(left - lane.spin_ns, LONGEST_WAIT_NS), 1)
-        else:
-            pause()
+        wait_until(lane, flight, meter, due, LONGEST_WAIT_NS, start)

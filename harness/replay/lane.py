@@ -21,8 +21,8 @@ class Lane(NamedTuple):
         Commands in flight, and in one system call, at most.
     paced
         Whether due times count; else every command is due at once.
-    spin_ns
-        Shorter waits are spent looking at the clock.
+    spin_ns, spins_busy
+        Shorter waits are spent looking at the clock; also while commands are in flight?
     device_fd, ring_discard
         For discards outside the ring, where the kernel has none inside.
     read_address, read_slot, write_address, write_slot
@@ -47,6 +47,7 @@ class Lane(NamedTuple):
     batch: int
     paced: bool
     spin_ns: int
+    spins_busy: bool
     device_fd: int
     ring_discard: bool
     read_address: int

@@ -29,6 +29,8 @@ _DEEPEST = 1024
 _PAGE = 4096
 _PR_SET_TIMERSLACK = 29
 _PLUGGED, _UNPLUGGED = 32, 2
+_SERVED_BY_THREADS = ("loop", "nbd", "drbd")
+"""Devices whose work is done by threads: an engine that spins may take their processor."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class Rig:
         self.lanes: list[Lane] = []
         self.meters: list[I64] = []
         self._flights: list[Flight] = []
+        self._rings: list[Ring] = []
         self._pools: list[AlignedPool] = []
         self._threads: list[threading.Thread] = []
         try:
@@ -118,7 +121,8 @@ class Rig:
 
     def _add_lane(self, target: Target, sizing: Sizing, number: int, unit_bytes: int) -> None:
         options, depth = self._options, sizing.depth // self._options.queues
-        ring = self._stack.enter_context(Ring(max(depth, 8), files=[target.fd]))
+        ring = Ring(max(depth, 8), files=[target.fd], deferred=True)
+        self._rings.append(self._stack.enter_context(ring))
         reads = AlignedPool(depth, sizing.read_bytes)
         writes: AlignedPool
         if options.zero:
@@ -144,6 +148,7 @@ class Rig:
                 batch=min(batch_limit(), depth),
                 paced=options.mode != "flat-out",
                 spin_ns=SPIN_NS,
+                spins_busy=not target.name.startswith(_SERVED_BY_THREADS),
                 device_fd=target.fd,
                 ring_discard=has_ring_discard(),
                 read_address=reads.address,
@@ -188,6 +193,7 @@ class Rig:
             # Flat out there is no time to keep, and a meeker engine reaps more at a time.
             punctual = self._options.realtime and self._options.mode != "flat-out"
             self.priority = _prioritise(punctual)
+            self._rings[number].enable()
             self._engine(
                 self.lanes[number], self._flights[number], self.control, self.meters[number]
             )

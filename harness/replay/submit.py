@@ -25,7 +25,7 @@ from harness.device.ring import (
 )
 from harness.replay.jit import inner
 from harness.replay.lane import At, Flight, Lane
-from harness.replay.native import load_u32, now_ns, store_i64, store_u32, system_call
+from harness.replay.native import load_u32, now_ns, pause, store_i64, store_u32, system_call
 from harness.replay.verify import check_read, note_failure, note_issue
 from harness.replay.window import FLAG_FUA, I64, Meter, Window
 
@@ -119,7 +119,7 @@ def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, s
     store_u32(lane.sq_tail, np.uint32(np.int64(load_u32(lane.sq_tail)) + count))
     left = count
     while left > 0:
-        taken = system_call(SYS_IO_URING_ENTER, lane.ring_fd, left, 0, 0, 0, 0)
+        taken = system_call(SYS_IO_URING_ENTER, lane.ring_fd, left, 0, ENTER_GETEVENTS, 0, 0)
         meter[Meter.ENTERS] += 1
         if taken > 0:
             left -= taken
@@ -267,6 +267,22 @@ def _finish(
     flight.at[At.FINISHED] += 1
     # Last, and ordered: whoever sees the command done sees its result.
     store_i64(window.done.ctypes.data + 8 * row, max(now, 1))
+
+
+@inner
+def wait_until(
+    lane: Lane, flight: Flight, meter: I64, due: int, longest_ns: int, start: int
+) -> None:
+    """Sleep until a completion comes or it is nearly ``due``; then spin, if that harms nobody."""
+    left = due - (now_ns(flight.scratch) - start)
+    busy = in_flight(lane, flight) > 0
+    spin = lane.spin_ns if lane.spins_busy or not busy else 0
+    if left > spin:
+        wait(lane, flight, meter, min(left - spin, longest_ns), 1)
+    elif busy:
+        wait(lane, flight, meter, 0, 0)
+    else:
+        pause()
 
 
 @inner
