@@ -107,6 +107,14 @@ class LogReader:
         return np.array(counts, np.int64)
 
     @property
+    def batches(self) -> int:
+        """Batches that the first pass has."""
+        counted = (
+            self._log["count"] if self._uses else self._log["count"][self._log["action"] != USE]
+        )
+        return -(-int(counted.sum(dtype=np.int64)) // _BATCH)
+
+    @property
     def live_bytes(self) -> int:
         """Bytes that are on the SSD now, as the policy sees it."""
         return int(self._ints[_LIVE])

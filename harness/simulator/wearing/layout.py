@@ -52,6 +52,7 @@ class _Driven:
     rules: str
     unit_bytes: int | None
     ops: int = _OPS
+    waiting_bytes: Callable[[], int] = int
 
 
 class Layout:
@@ -104,6 +105,11 @@ class Layout:
     def held_bytes(self) -> int:
         """Bytes of the device that hold something or are kept from others' use, now."""
         return self._driven.held_bytes()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of objects that wait in memory to be written, now."""
+        return self._driven.waiting_bytes()
 
     @property
     def lost(self) -> NDArray[np.int64]:
@@ -247,6 +253,12 @@ def _buckets(store: BucketStore, sizes: ObjectSizes) -> _Driven:
     space = int(state.space.ints[2])
     params = params._replace(high=space, low=space)
     pieces = cut(sizes, _whole(sizes))
+    size = np.array(sizes.by_class, np.int64)
+
+    def waiting() -> int:
+        classes = state.row_class[state.waiting[: state.ints[B.WAITING]]]
+        return int(size[classes].sum())
+
     first = "read least recently" if params.lru else "made first"
     last = f"the bucket {first} goes whole" if params.evicts else "the put fails"
     return _Driven(
@@ -257,6 +269,7 @@ def _buckets(store: BucketStore, sizes: ObjectSizes) -> _Driven:
         f"unlinked without discard when their last object goes; no page left: {last}, its "
         "survivors lost",
         params.bucket_bytes,
+        waiting_bytes=waiting,
     )
 
 

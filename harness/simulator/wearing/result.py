@@ -72,7 +72,7 @@ class LayoutUse(Strict):
     unit_bytes
         Slot, place, bucket or extent; null where ranges are as large as their objects.
     held_bytes, live_bytes
-        Of the device, and of the policy's objects, when the pass ended.
+        Of device and write buffer, and of the policy's objects in them, when the pass ended.
     wasted_mean_bytes, wasted_most_bytes
         Held less live, over the pass.
     unwritten

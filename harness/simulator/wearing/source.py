@@ -21,6 +21,7 @@ Placement = Literal["none", "class"]
 
 METADATA_ID = 2
 _PART = 1 << 12
+_SAMPLES = 16
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Pass:
 
     ``op_bytes``: int64[classes of ``ObjectClass``], written to the device. ``lost``:
     int64[``Lost``, 2]; ``missing``: int64[2], objects that the policy held at the end and the store
-    did not. ``held_bytes`` of the device and ``live_bytes`` of objects, at the end; ``wasted``:
-    the mean and the most of held less live.
+    did not. ``held_bytes`` of the device (and of memory, what waits there) and ``live_bytes`` of
+    the objects in them, at the end; ``wasted``: the mean and the most of held less live.
     """
 
     op_bytes: NDArray[np.int64]
@@ -79,7 +80,7 @@ class RunInput:
                         if last is not None:
                             yield last
                         last = batch
-                count.sample()
+                count.batch()
                 if last is not None:
                     last = replace(last, clock_s=float(events["time_s"][-1]))
             if record:
@@ -104,13 +105,14 @@ class RunInput:
 
 
 class _Counter:
-    """Sums over one pass."""
+    """Sums over one pass; what is wasted is looked at some times on the way, and at its end."""
 
     def __init__(self, reader: LogReader, layout: Layout) -> None:
         self._reader, self._layout = reader, layout
         self._before = layout.lost
         self._bytes = np.zeros(len(CLASS_NAMES), np.int64)
-        self._ops = 0
+        self._ops = self._batches = 0
+        self._every = max(1, reader.batches // _SAMPLES)
         self._wasted: list[int] = []
 
     def add(self, ops: OpArray) -> None:
@@ -119,20 +121,32 @@ class _Counter:
         by_class = np.bincount(ops["object_class"], length, minlength=len(CLASS_NAMES))
         self._bytes += by_class.astype(np.int64)
 
-    def sample(self) -> None:
-        """Reader and layout have come equally far: what the device holds for nothing."""
-        self._wasted.append(self._layout.held_bytes - self._reader.live_bytes)
+    def batch(self) -> None:
+        """Reader and layout have come equally far."""
+        self._batches += 1
+        if self._batches % self._every == 0:
+            self._sample()
+
+    def _sample(self) -> tuple[NDArray[np.int64], int, int]:
+        """(objects missing, bytes held, bytes of the objects in them)."""
+        layout = self._layout
+        missing = layout.missing(self._reader.residents())
+        held = layout.held_bytes + layout.waiting_bytes
+        live = self._reader.live_bytes - int((missing * layout.sizes.by_class).sum())
+        self._wasted.append(held - live)
+        return missing, held, live
 
     def finish(self) -> Pass:
+        missing, held, live = self._sample()
         return Pass(
             op_bytes=self._bytes,
             ops=self._ops,
             lost=self._layout.lost - self._before,
-            missing=self._layout.missing(self._reader.residents()),
-            held_bytes=self._layout.held_bytes,
-            live_bytes=self._reader.live_bytes,
-            wasted_mean=float(np.mean(self._wasted)) if self._wasted else 0.0,
-            wasted_most=max(self._wasted, default=0),
+            missing=missing,
+            held_bytes=held,
+            live_bytes=live,
+            wasted_mean=float(np.mean(self._wasted)),
+            wasted_most=max(self._wasted),
         )
 
 
