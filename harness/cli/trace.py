@@ -117,8 +117,8 @@ def convert(
 
     Read: parquet, csv (timestamp,operation,LBA,size,pages), oplist, fio (iolog 2 and 3),
     blkparse, blktrace, ftrace (also perf script), bpftrace, cheops, msr, alibaba, tencent,
-    k5cloud, fiu, mqsim, vscsi; also compressed by gzip, zstd, bzip2 or xz. Written: parquet, csv,
-    oplist, fio (iolog 3), blkparse, mqsim.
+    k5cloud, fiu, mqsim, vscsi, cloudphysics (vscsi as CSV); also compressed by gzip, zstd, bzip2
+    or xz. Written: parquet, csv, oplist, fio (iolog 3), blkparse, mqsim.
 
     Example: harness trace convert capture.csv.gz trace.parquet
     """

@@ -14,6 +14,7 @@ from harness.trace.formats import (
     blktrace,
     bpftrace,
     cheops,
+    cloudphysics,
     fio,
     fiu,
     ftrace,
@@ -49,6 +50,7 @@ FORMATS: dict[str, Format] = {
         fiu,
         mqsim,
         vscsi,
+        cloudphysics,
         cheops,
     )
 }

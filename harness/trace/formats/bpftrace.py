@@ -6,7 +6,8 @@ flag string, 512-byte sectors. Rows of different CPUs are not in time order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +29,22 @@ _COLUMNS = {
 _EVENTS = {"I": ISSUE, "C": COMPLETION}
 
 
+def banner(columns: str) -> re.Pattern[str]:
+    """What bpftrace says when it begins, or the names of the columns if a script prints them."""
+    return re.compile(rf"Attaching \d+ probes?\.*|{columns}", re.IGNORECASE)
+
+
+def is_header(pattern: re.Pattern[str]) -> Callable[[bytes], bool]:
+    """Whether a line is a ``banner``."""
+    return lambda line: pattern.fullmatch(line.decode("utf-8", "replace").strip()) is not None
+
+
+_HEADER = banner(LAYOUT)
+
+
 def _detect(head: Head) -> bool:
-    return head.mostly_match(r"\d+\s*,\s*[IC]\s*,\s*[A-Z]+\s*,\s*\d+\s*,\s*\d+", header=LAYOUT)
+    line = r"\d+\s*,\s*[IC]\s*,\s*[A-Z]+\s*,\s*\d+\s*,\s*\d+"
+    return head.mostly_match(line, header=_HEADER.pattern)
 
 
 def _parse(block: bytes) -> pa.RecordBatch:
@@ -47,8 +62,7 @@ def _parse(block: bytes) -> pa.RecordBatch:
 
 
 def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
-    header = LAYOUT.encode()
-    return parse_lines(reading, _parse, LAYOUT, header=lambda line: line == header)
+    return parse_lines(reading, _parse, LAYOUT, header=is_header(_HEADER))
 
 
 FORMAT = Format(

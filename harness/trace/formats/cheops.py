@@ -11,6 +11,7 @@ import pyarrow as pa
 from harness.core.ops import SECTOR_BYTES
 from harness.trace.formats import csvtext
 from harness.trace.formats.base import BadLine, Format, Reading, rows
+from harness.trace.formats.bpftrace import banner, is_header
 from harness.trace.formats.flags import decode_rwbs
 from harness.trace.formats.lines import parse_lines
 from harness.trace.formats.streams import Head
@@ -24,16 +25,11 @@ _COLUMNS = {
     "nr_sector": csvtext.UINT,
 }
 _LINE = re.compile(r"\d+\s*,\s*[A-Z]+\s*,\s*(\d+)\s*,\s*\d+\s*,\s*(\d+)")
-_BANNER = r"Attaching \d+ probes?\.*|nsecs\s*,\s*rwbs\s*,\s*bytes\s*,\s*sector\s*,\s*nr_sector"
-
-
-def _is_banner(line: bytes) -> bool:
-    text = line.decode("utf-8", errors="replace").strip()
-    return re.fullmatch(_BANNER, text, re.IGNORECASE) is not None
+_HEADER = banner(r"nsecs\s*,\s*rwbs\s*,\s*bytes\s*,\s*sector\s*,\s*nr_sector")
 
 
 def _detect(head: Head) -> bool:
-    return head.mostly(_is_line, header=_BANNER)
+    return head.mostly(_is_line, header=_HEADER.pattern)
 
 
 def _is_line(line: str) -> bool:
@@ -51,7 +47,7 @@ def _parse(block: bytes) -> pa.RecordBatch:
 
 
 def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
-    return parse_lines(reading, _parse, LAYOUT, header=_is_banner)
+    return parse_lines(reading, _parse, LAYOUT, header=is_header(_HEADER))
 
 
 FORMAT = Format(

@@ -26,14 +26,14 @@ def parse_lines(
 ) -> Iterator[ParsedT]:
     """``parse`` applied to the whole file in blocks of lines.
 
-    ``parse`` raises BadLine for a block it cannot read. ``header`` says whether the first line
-    is one. UsageError with file and line once more than ``reading.skip_bad`` lines are bad.
+    ``parse`` raises BadLine for a block it cannot read. ``header`` says whether a line is one;
+    there may be several at the start. UsageError with file and line once more than
+    ``reading.skip_bad`` lines are bad.
     """
     for number, block in line_blocks(reading.path, reading.progress):
         if number == 1 and header is not None:
-            end = block.index(b"\n") + 1
-            if header(block[:end].strip()):
-                number, block = 2, block[end:]
+            while block and header(block[: (end := block.index(b"\n") + 1)].strip()):
+                number, block = number + 1, block[end:]
         if block and not block.isspace():
             yield from _parse_block(reading, parse, layout, number, block)
 

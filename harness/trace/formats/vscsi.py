@@ -6,6 +6,7 @@ Fields ``<IIIHHQQ``: serial, bytes, segments, SCSI command, version, LBN (512 B)
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ _RECORD = np.dtype(
         ("time_us", "<u8"),
     ]
 )
-_OPS = {
+COMMANDS = {
     0x08: Op.READ,
     0x28: Op.READ,
     0x88: Op.READ,
@@ -44,9 +45,15 @@ _OPS = {
     0x41: Op.WRITE_ZEROES,
     0x93: Op.WRITE_ZEROES,
 }
+"""What a SCSI command does; others have no address of interest."""
 _CODES = np.full(256, Op.OTHER, np.uint8)
-for _command, _op in _OPS.items():
+for _command, _op in COMMANDS.items():
     _CODES[_command] = _op
+
+
+def operations(command: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """``Op`` codes of SCSI commands, each below 256."""
+    return _CODES[command]
 
 
 def _detect(head: Head) -> bool:
@@ -54,7 +61,7 @@ def _detect(head: Head) -> bool:
     if whole == 0 or b"\0" not in head.data:
         return False
     records = np.frombuffer(head.data, _RECORD, count=whole)[:64]
-    known = np.isin(records["command"], list(_OPS))
+    known = np.isin(records["command"], list(COMMANDS))
     return bool(
         known.all()
         and (records["version"] == records["version"][0]).all()
@@ -81,7 +88,7 @@ def _rows(records: npt.NDArray[np.void], done: int, reading: Reading) -> pa.Reco
     if np.any(command > 0xFF):
         row = done + int(np.argmax(command > 0xFF))
         raise UsageError(f"{reading.path}: record {row}: no SCSI command: {int(command.max()):#x}")
-    op = _CODES[command]
+    op = operations(command)
     return rows(
         ts_ns=records["time_us"].astype(np.int64) * 1000,
         op=op,
