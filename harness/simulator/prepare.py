@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from harness.simulator.checkpoints import Checkpoints, checkpoints
 from harness.simulator.corpus_form import Corpus
 from harness.simulator.paths import Paths, paths_of
-from harness.simulator.tree_kernel import last_asks, nearest_above, states_wanted
+from harness.simulator.tree_kernel import all_asks, nearest_above, states_wanted
 
 _NONE = np.empty(0, np.int32)
 
@@ -49,8 +49,8 @@ def prepare(corpus: Corpus, checkpoint: str, states: bool, future: bool) -> Prep
             wanted,
         )  # fmt: skip
     following = np.empty(len(paths.path_segment), np.int32)
-    last = np.full(len(paths.segment_first) - 1, -1, np.int32)
-    last_asks(paths.path_of, paths.path_segment, last, following)
+    last, nearest = np.full((2, len(paths.segment_first) - 1), -1, np.int32)
+    all_asks(paths.path_of, paths.path_segment, last, nearest, following)
     last_asked = np.full(2 * corpus.nodes, -1, np.int32)
     lengths = np.diff(paths.segment_first)
     last_asked[: corpus.nodes] = np.repeat(last, lengths)

@@ -22,13 +22,20 @@ def link_children(parent: Ints, first_child: Ints, next_child: Ints) -> None:
 
 
 @kernel
-def last_asks(path_of: Offsets, path_segment: Ints, last: Ints, following: Ints) -> None:
-    """Last request of each segment (``last`` comes in as -1), and the next one after each ask."""
+def all_asks(
+    path_of: Offsets, path_segment: Ints, last: Ints, nearest: Ints, following: Ints
+) -> None:
+    """Last request that asks for each segment, and the next one after each ask, -1 for none.
+
+    ``last`` and ``nearest`` come in as -1; ``nearest`` is left as the first request.
+    """
     for r in range(len(path_of) - 2, -1, -1):
         for at in range(path_of[r], path_of[r + 1]):
             segment = path_segment[at]
-            following[at] = last[segment]
-            last[segment] = r
+            following[at] = nearest[segment]
+            nearest[segment] = r
+            if last[segment] < 0:
+                last[segment] = r
 
 
 @kernel

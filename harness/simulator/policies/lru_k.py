@@ -112,9 +112,9 @@ def left(s: Any, o: int, tier: int) -> None:
         return
     kind = class_of(s, o)
     turn = s.p.ghost_turn[kind]
+    s.p.ghost_of[o] = turn
     oldest = s.p.ghosts[kind, turn % places]
     if oldest >= 0 and s.p.ghost_of[oldest] == turn - places and not resident(s, oldest):
         s.p.seen[oldest] = 0
     s.p.ghosts[kind, turn % places] = o
-    s.p.ghost_of[o] = turn
     s.p.ghost_turn[kind] = turn + 1
