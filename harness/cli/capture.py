@@ -52,7 +52,10 @@ def capture(
     ] = 32.0,
     store: Annotated[
         str | None,
-        typer.Option("--store", help="Embedded store: a name in workloads/stores, or a YAML file."),
+        typer.Option(
+            "--store",
+            help="Embedded store: a name in workloads/stores, a YAML file, or lmcache, the real.",
+        ),
     ] = None,
     requests: Annotated[
         str | None,
@@ -71,8 +74,10 @@ def capture(
 
     Traces the life of a command, or with --pid, --cgroup or --seconds what is running already;
     without any of them it goes on until Ctrl-C. With no --device it traces the embedded KV store
-    on a loop device of its own. Needs root (or sudo without a password) to load the probe; the
-    command itself runs as you, and here, also with --host.
+    on a loop device of its own; --store lmcache runs the real LMCache there, for a minute or
+    --seconds, checks each payload that comes back, and leaves its log of keys beside the trace.
+    Needs root (or sudo without a password) to load the probe; the command itself runs as you, and
+    here, also with --host.
 
     Exits 1 if the verdict is LOSSY (UNKNOWN too with --strict) or the command failed.
 
@@ -145,3 +150,20 @@ def _print(details: dict[str, Any]) -> None:
     for note in details["notes"]:
         console.print(f"note: {escape(note)}", soft_wrap=True)
     console.print(f"trace: {escape(details['trace'])}", soft_wrap=True)
+    if "store" in details:
+        _print_store(details)
+
+
+def _print_store(details: dict[str, Any]) -> None:
+    """What a real store did, and how to compare it with its model."""
+    from harness.core.units import format_size
+
+    console = output.console()
+    store, report = details["store"], details["store"]["store_report"]
+    console.print(
+        f"{store['store']}: {store['requests']} requests at 1/{report['scale_factor']} of their "
+        f"length, {report['chunks_hit']} of {report['chunks_wanted']} chunks hit, "
+        f"{report['evicted']} evicted; {format_size(store['bytes_verified'])} read back as stored"
+    )
+    trace = Path(details["trace"])
+    console.print(f"its log and set-up: {trace.parent / trace.stem}-store/", soft_wrap=True)

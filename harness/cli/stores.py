@@ -24,6 +24,12 @@ RequestsOption = Annotated[
 ]
 CapacityOption = Annotated[str, typer.Option(help="Size of the device.")]
 SeedOption = Annotated[int, typer.Option(min=0, help="Of synthetic traffic.")]
+LanesOption = Annotated[
+    int | None, typer.Option(min=1, help="Play recorded sessions, so many at once.")
+]
+BlockOption = Annotated[
+    int | None, typer.Option(min=1, help="Tokens a block, where the format leaves it open.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -80,6 +86,8 @@ def trace(
         int, typer.Option(min=4, help="The device's largest request, KiB.")
     ] = 1280,
     max_segments: Annotated[int, typer.Option(min=1, help="Its largest number of segments.")] = 128,
+    lanes: LanesOption = None,
+    block_tokens: BlockOption = None,
     seed: SeedOption = 0,
     as_json: JsonFlag = False,
 ) -> None:
@@ -98,7 +106,7 @@ def trace(
     with output.progress_bar("serving") as progress:
         rows = write_model_trace(
             made,
-            open_requests(requests, seed=seed),
+            open_requests(requests, seed=seed, lanes=lanes, block_tokens=block_tokens),
             out,
             limits=DeviceLimits(max_sectors_kb, max_segments),
             limit=limit,
@@ -273,6 +281,8 @@ def _print_comparison(data: dict[str, Any]) -> None:
         )  # fmt: skip
     console = output.console()
     console.print(table)
+    for note in data["notes"]:
+        console.print(f"note: {note}", soft_wrap=True)
     console.print(data["verdict"])
 
 

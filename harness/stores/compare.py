@@ -5,12 +5,15 @@ Tolerances, and why they are what they are
 The captures come from a chat driver whose random numbers are not known, in a closed loop on another
 disk: which session comes when, how often two requests are stored at once, and which chunks host
 memory still holds differ from run to run. Over three seeds the model's own figures spread by up to
-0.03 (write adjacency), 0.09 (read adjacency), 0.1 (jumps), 0.4 (10th and 50th percentile of the
-writes a slot where the mean is two, so that they are steps of a half) and 10 % (overwrite factor).
+0.03 (write adjacency), 0.09 (read adjacency), 0.1 (jumps) and 10 % (overwrite factor).
+
 What follows from the layout alone has no tolerance to speak of: payload bytes a header, untouched
-slots, discards, flushes. Runs end at the same bytes, so headers agree as far as the last request
-lets them. Checkpoints wait for quiet moments, which a closed loop never leaves and a rate does:
-they are compared by their share of the bytes. Request sizes depend on the memory behind the
+slots, discards, flushes. Headers: runs end at the same bytes, but only with a whole request, which
+stores up to 40 chunks in the captures' workload: 8 % of the shortest capture's 501 headers, hence
+10 %. Writes a slot are whole numbers, so a percentile of them is known to one write, which is the
+tolerance. Checkpoints wait for quiet moments, which a closed loop never leaves and a rate
+does (the captures have 1 to 2, the model up to one an interval); so not their number is compared
+but what they cost, to 0.1 % of the bytes written. Request sizes depend on the memory behind the
 buffers: contiguous memory gives requests of the device's limit, real memory a share of shorter ones
 (0.83 to 0.87 of the bytes in requests of the limit, where the model has 0.94 to 0.98). Depth is
 that of the machine: a factor of three.
@@ -69,10 +72,22 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """Plain data."""
-        return {"verdict": self.verdict, "checks": [check.as_json() for check in self.checks]}
+        notes = [] if all(check.compared for check in self.checks) else [_NO_DEPTH]
+        return {
+            "verdict": self.verdict,
+            "notes": notes,
+            "checks": [check.as_json() for check in self.checks],
+        }
 
+
+_NO_DEPTH = (
+    "depth is not compared: a modelled trace has no latencies; emit the store on a device, capture "
+    "that, and compare the capture"
+)
 
 Figure = Callable[[SlotView], float]
+
+_ONE_WRITE = 1.0
 
 _LAYOUT: tuple[tuple[str, Figure, float, bool], ...] = (
     ("headers", lambda v: len(v.written), 0.1, True),
@@ -86,9 +101,9 @@ _LAYOUT: tuple[tuple[str, Figure, float, bool], ...] = (
     ("commonest request read, bytes", lambda v: v.commonest(False), 0.0, False),
     ("bytes written in those", lambda v: v.share_of_largest(True), 0.2, False),
     ("bytes read in those", lambda v: v.share_of_largest(False), 0.2, False),
-    ("writes a slot over their mean, 10th percentile", lambda v: v.reuse()[0], 0.45, False),
-    ("writes a slot over their mean, 50th percentile", lambda v: v.reuse()[1], 0.4, False),
-    ("writes a slot over their mean, 90th percentile", lambda v: v.reuse()[2], 0.25, False),
+    ("writes a slot, 10th percentile", lambda v: v.reuse()[0], _ONE_WRITE, False),
+    ("writes a slot, 50th percentile", lambda v: v.reuse()[1], _ONE_WRITE, False),
+    ("writes a slot, 90th percentile", lambda v: v.reuse()[2], _ONE_WRITE, False),
 )
 _WRITE_ADJACENCY, _READ_ADJACENCY = 0.2, 0.25
 _WRITE_JUMP, _READ_JUMP = 0.15, 0.2

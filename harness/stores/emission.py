@@ -18,6 +18,7 @@ from harness.stores.emit import EmitResult, Pace, emit
 from harness.stores.models import load_model
 from harness.stores.real.environment import REAL
 from harness.stores.real.lmcache_store import RealRun, run_lmcache
+from harness.stores.real.vllm_store import run_vllm
 from harness.stores.registry import make_store
 from harness.stores.requests.form import RequestSource
 from harness.stores.requests.load import open_requests
@@ -95,7 +96,8 @@ def _run_real(
     if objects is not None and objects.exists():
         raise UsageError(f"{objects} exists already", fix="remove it, or name another file")
     with tempfile.TemporaryDirectory(prefix="real-store.") as scratch:
-        return run_lmcache(
+        run = run_vllm if wanted.store == "vllm" else run_lmcache
+        return run(
             RealRun(
                 REAL[wanted.store], wanted.traffic(), target.path, target.size_bytes,
                 load_model(wanted.model), folder or Path(scratch), seed=wanted.seed,

@@ -1,8 +1,9 @@
 """The session-contiguous, layer-ordered layout (FlatCake FC-CIO), built from its description.
 
-Addresses have 64 bits: 4 of medium (0 memory, 1 SSD), 12 of node, 48 of byte offset. Chosen here,
-since the description leaves it open: an extent holds ``extent_tokens``, a session that outgrows it
-chains another of that size, "oldest" is idle longest, and the extent freed first is used first.
+Addresses have 64 bits: 4 of medium (0 memory, 1 SSD), 12 of node, 48 of byte offset; the store says
+by them where a session lies, and a device cannot be larger than they reach. Chosen here, since the
+description leaves it open: an extent holds ``extent_tokens``, a session that outgrows it chains
+another of that size, "oldest" is idle longest, and the extent freed first is used first.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from harness.core.errors import UsageError
 from harness.core.ops import PAGE_BYTES
 from harness.stores.base import need_room
 from harness.stores.compiled import CompiledStore, pages
+from harness.stores.index import ABSENT, index_get
 from harness.stores.models import ModelKv
 from harness.stores.ops import OpArray
 from harness.stores.requests.form import RequestBatch
@@ -29,7 +31,10 @@ _NODE_BITS, _OFFSET_BITS = 12, 48
 
 
 class SessionContiguous(Strict):
-    """Configuration. ``append_streams`` requests write at once, their ranges interleaved."""
+    """Configuration. ``append_streams`` requests write at once, their ranges interleaved.
+
+    ``node`` is the one whose SSD this is, in addresses.
+    """
 
     layout: Literal["session-contiguous"]
     description: str = ""
@@ -38,6 +43,7 @@ class SessionContiguous(Strict):
     high_watermark: float = Field(0.9, gt=0, le=1)
     append_streams: int = Field(4, ge=1, le=63)
     read_streams: PositiveInt = 8
+    node: int = Field(0, ge=0, lt=1 << 12)
 
 
 class SessionContiguousStore(CompiledStore):
@@ -53,6 +59,22 @@ class SessionContiguousStore(CompiledStore):
     def extent_bytes(self) -> int:
         """Bytes pre-allocated to a session at a time."""
         return self._params.extent_bytes
+
+    def addresses(self, session: int) -> NDArray[np.uint64]:
+        """64-bit address of each segment of a session (and each state), oldest first.
+
+        uint64[segments]; empty for a session that is not held.
+        """
+        state = self._state
+        who = index_get(state.session_keys, state.session_values, np.uint64(session))
+        found: list[int] = []
+        row = int(state.session_rows[who]) if who != ABSENT else -1
+        while row >= 0:
+            if state.row_segment[row] == row:
+                base = int(state.segment_base[row])
+                found.append(pack_address(MEDIUM_SSD, self.spec.node, base))
+            row = int(state.row_next[row])
+        return np.array(found[::-1], np.uint64)
 
     @property
     def streams(self) -> int:
@@ -134,6 +156,7 @@ def _params(spec: SessionContiguous, capacity_bytes: int, model: ModelKv) -> Ses
     )  # fmt: skip
     extent = int(segment_bytes(draft, chunks)) + state
     need_room(capacity_bytes, extent, f"{spec.layout} with one session's extent")
+    pack_address(MEDIUM_SSD, spec.node, capacity_bytes - 1)
     extents = capacity_bytes // extent
     if extents >= 2**31:
         raise UsageError(f"{extents} extents of {extent} bytes are more than this model can index")

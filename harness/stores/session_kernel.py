@@ -211,7 +211,9 @@ def append_state(
         s.ints[_FAILED] += 1
         return
     at = s.session_extent[who] * p.extent_bytes + s.session_used[who]
-    s.segment_base[_row(s, who, key)] = at
+    row = _row(s, who, key)
+    s.row_segment[row] = row
+    s.segment_base[row] = at
     stream = who % p.append_streams
     _emit(s, ops, order, _WRITE, at, size, _STATE, stream, session, turn, ALL_LAYERS, key, step)
     s.session_used[who] += size

@@ -55,7 +55,7 @@ class SessionState(NamedTuple):
 
     A row is a chunk or a state: its key, session and the session's next row. A chunk's row also
     names the row of its segment's first chunk, where the segment's base and length are kept, and
-    its place in the segment; a state's row keeps its own base. Live sessions hold their number,
+    its place in the segment; a state is a segment of its own. Live sessions hold their number,
     last extent, bytes used in it, rows and last group. Extents form a chain a session; free ones
     wait in a ring, so the one freed first is taken first.
     """

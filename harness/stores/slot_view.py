@@ -82,9 +82,11 @@ class SlotView:
         return float(np.median(np.abs(np.diff(part)))) / max(1, self.touched)
 
     def reuse(self) -> tuple[float, float, float]:
-        """10th, 50th and 90th percentile of writes a slot touched, over their mean."""
+        """10th, 50th and 90th percentile of writes a slot touched."""
         counts = np.unique(self.written, return_counts=True)[1]
-        found = np.percentile(counts, (10, 50, 90)) / max(1e-9, counts.mean())
+        if not len(counts):
+            return 0.0, 0.0, 0.0
+        found = np.percentile(counts, (10, 50, 90))
         return float(found[0]), float(found[1]), float(found[2])
 
     def top_share(self) -> float:

@@ -17,6 +17,7 @@ from harness.stores.requests.form import Request, RequestBatch, RequestForm
 from harness.stores.requests.load import open_requests
 from harness.stores.session_contiguous import (
     MEDIUM_SSD,
+    SessionContiguous,
     SessionContiguousStore,
     pack_address,
     unpack_address,
@@ -136,6 +137,26 @@ def test_a_life_reads_only_what_was_last_written_there() -> None:
     report = store.report()
     assert report["evictions"] > 24
     assert report["failed_puts"] == 0
+
+
+def test_a_session_lies_where_its_addresses_say() -> None:
+    spec = SessionContiguous(layout="session-contiguous", extent_tokens=4096, node=5)
+    store = make_store(spec, 64 << 30, MODEL)
+    assert isinstance(store, SessionContiguousStore)
+    written: dict[int, list[int]] = {}
+    for ops in op_stream(store, open_requests("chat", seed=9), limit=60):
+        for row in ops[(ops["op"] == Op.WRITE) & (ops["layer"] == 0)]:
+            written.setdefault(int(row["session"]), []).append(int(row["offset"]))
+    assert len(written) > 10
+    for session, offsets in written.items():
+        found = [unpack_address(int(address)) for address in store.addresses(session)]
+        assert found == [(MEDIUM_SSD, 5, offset) for offset in offsets]
+    assert len(store.addresses(10**6)) == 0
+
+
+def test_a_device_beyond_48_bits_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"offset \d+ does not fit 48 bits"):
+        make_store("session-contiguous", (1 << 48) + (1 << 40), MODEL)
 
 
 def test_a_device_too_small_for_an_extent_is_refused() -> None:

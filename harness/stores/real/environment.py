@@ -49,6 +49,7 @@ _STORES = (
     RealStore("lmcache", "lmcache-captured", ".venv-lmcache", "lmcache_rust_raw_block_io"),
     RealStore("lmcache-uring", "lmcache-captured-uring", ".venv-lmcache",
               "lmcache_rust_raw_block_io"),
+    RealStore("vllm", "lmcache-vllm", ".venv-vllm", "vllm"),
 )  # fmt: skip
 
 REAL = {store.name: store for store in _STORES}

@@ -16,14 +16,15 @@ import json
 import logging
 import os
 import sys
-import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 os.environ["LMCACHE_TRACK_USAGE"] = "false"
+
+sys.path.append(str(Path(__file__).parent))
 
 import numpy as np
 import torch
@@ -36,100 +37,10 @@ from lmcache.v1.distributed.api import (
 from lmcache.v1.distributed.config import parse_args
 from lmcache.v1.distributed.storage_manager import StorageManager
 from lmcache.v1.storage_backend.raw_block.key_codec import encode_object_key
+from logged_device import LoggedDevice, Place, write_log  # type: ignore[import-not-found]
 
-HEADER = 4096
-READ, WRITE = 0, 1
-FULL_ATTENTION, HEADERS, METADATA = 0, 2, 3
 PREFETCH_TIMEOUT_S = 120.0
 DRAIN_TIMEOUT_S = 60.0
-_LOG = ("issue_ns", "done_ns", "offset", "length", "op", "object_class", "stream", "key", "session",
-        "turn")  # fmt: skip
-
-
-@dataclass
-class Place:
-    """Who asked for what: the request in hand, and which request stored which key."""
-
-    session: int = 0
-    turn: int = 0
-    stored_by: dict[int, tuple[int, int]] = field(default_factory=dict)
-
-
-class LoggedDevice:
-    """LMCache's handle of the device, which also writes down each call and the key it moves."""
-
-    def __init__(
-        self, real: Any, data_start: int, slot_bytes: int, names: dict[int, int], place: Place
-    ) -> None:
-        self._real, self._start, self._slot = real, data_start, slot_bytes
-        self._names, self._place = names, place
-        self._lock = threading.Lock()
-        self._key_at: dict[int, int] = {}
-        self._threads: dict[int, int] = {}
-        self._batches: dict[int, list[list[int]]] = {}
-        self.rows: list[list[int]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
-
-    def pwrite_from_buffer(self, offset: int, buffer: Any, payload: int, total: int) -> Any:
-        rows = [self._row(offset, total, WRITE, buffer)]
-        try:
-            return self._real.pwrite_from_buffer(offset, buffer, payload, total)
-        finally:
-            self._finish(rows)
-
-    def pread_into(self, offset: int, buffer: Any, payload: int, total: int) -> Any:
-        rows = [self._row(offset, total, READ, None)]
-        try:
-            return self._real.pread_into(offset, buffer, payload, total)
-        finally:
-            self._finish(rows)
-
-    def batched_write(
-        self, offsets: list[int], buffers: list[Any], totals: list[int], *rest: Any
-    ) -> int:
-        rows = [self._row(o, n, WRITE, b) for o, n, b in zip(offsets, totals, buffers, strict=True)]
-        batch: int = self._real.batched_write(offsets, buffers, totals, *rest)
-        self._batches[batch] = rows
-        return batch
-
-    def batched_read(self, offsets: list[int], buffers: list[Any], totals: list[int]) -> int:
-        rows = [self._row(o, n, READ, None) for o, n in zip(offsets, totals, strict=True)]
-        batch: int = self._real.batched_read(offsets, buffers, totals)
-        self._batches[batch] = rows
-        return batch
-
-    def wait_iouring(self, batch: int) -> Any:
-        try:
-            return self._real.wait_iouring(batch)
-        finally:
-            self._finish(self._batches.pop(batch, []))
-
-    def _row(self, offset: int, length: int, op: int, buffer: Any) -> list[int]:
-        """A call that is about to be made, in the order of ``_LOG``."""
-        key, kind = 0, METADATA
-        session, turn = self._place.session, self._place.turn
-        with self._lock:
-            stream = self._threads.setdefault(threading.get_ident(), len(self._threads))
-            if offset >= self._start:
-                slot, inside = divmod(offset - self._start, self._slot)
-                kind = HEADERS if inside == 0 else FULL_ATTENTION
-                if kind == HEADERS and op == WRITE:
-                    identity = int.from_bytes(bytes(memoryview(buffer)[8:16]), "little")
-                    self._key_at[slot] = self._names[identity]
-                key = self._key_at.get(slot, 0)
-                if op == WRITE:
-                    session, turn = self._place.stored_by.get(key, (session, turn))
-        now = time.monotonic_ns()
-        return [now, 0, offset, length, op, kind, stream, key, session, turn]
-
-    def _finish(self, rows: list[list[int]]) -> None:
-        now = time.monotonic_ns()
-        for row in rows:
-            row[1] = now
-        with self._lock:
-            self.rows += rows
 
 
 @dataclass
@@ -175,8 +86,8 @@ class Driver:
         self.served: list[dict[str, Any]] = []
         names = {encode_object_key(name).slot_identity: key for key, name in self._keys.items()}
         self.device = LoggedDevice(
-            self.core.raw_device(), self.core.data_base_offset(), self.core.slot_bytes, names,
-            self.place,
+            self.core.raw_device(), self.core.data_base_offset(), self.core.slot_bytes, self.place,
+            names,
         )  # fmt: skip
         self.core.set_raw_device_for_testing(self.device)
         self._count_calls()
@@ -286,18 +197,6 @@ class Driver:
         status: dict[str, Any] = self.core.report_status()
         self.manager.close()
         return status
-
-
-def write_log(path: Path, rows: list[list[int]]) -> None:
-    """The calls in issue order, a column each."""
-    rows.sort()
-    table = np.array(rows, dtype=object).reshape(-1, len(_LOG))
-    large = ("offset", "length", "key")
-    columns = {
-        name: table[:, at].astype(np.uint64 if name in large else np.int64)
-        for at, name in enumerate(_LOG)
-    }
-    np.savez(path, **columns)  # type: ignore[arg-type]
 
 
 def main() -> None:

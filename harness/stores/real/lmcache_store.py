@@ -9,18 +9,13 @@ requests and the same clock.
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
-from numpy.typing import NDArray
 
-from harness.core.errors import MeasurementError, UsageError
+from harness.core.errors import UsageError
 from harness.core.files import whole_file
 from harness.core.progress import Progress, quiet
 from harness.core.units import format_size
@@ -29,8 +24,8 @@ from harness.stores.issuer import Issued
 from harness.stores.lmcache_raw_block import LmcacheRawBlock, RawBlockStore
 from harness.stores.models import ModelKv
 from harness.stores.object_log import write_log
-from harness.stores.ops import OP_DTYPE, OpArray
 from harness.stores.real.environment import RealStore
+from harness.stores.real.program import deepest, read_calls, result_of
 from harness.stores.real.workload import ScaledRequests, scale_factor, write_scaled
 from harness.stores.registry import load_store_spec
 from harness.stores.requests.form import RequestSource
@@ -42,7 +37,6 @@ THINK_S = 0.05
 
 _CAPTURED_DEVICE = 8 << 30
 _MIB = 1 << 20
-_GRACE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -110,8 +104,8 @@ def run_lmcache(run: RealRun, progress: Progress = quiet) -> EmitResult:
         done = _drive(run, job, scaled, progress)
     finally:
         plan.unlink(missing_ok=True)
-    (run.folder / "store.yaml").write_text(_yaml(spec), encoding="utf-8")
-    return _result(run, spec, scaled, done)
+    write_spec(run.folder, spec)
+    return result(run, spec, scaled, done)
 
 
 def spec_for(store: RealStore, capacity_bytes: int) -> LmcacheRawBlock:
@@ -176,58 +170,30 @@ def _drive(
     """Run the driver to its end; its counts."""
     path = run.folder / "job.json"
     path.write_text(json.dumps(job), encoding="utf-8")
-    log = run.folder / "lmcache.log"
-    result: dict[str, Any] | None = None
+    words = [str(run.store.python), "-P", str(DRIVER), str(path)]
     try:
-        with log.open("w") as errors, _child([str(run.store.python), "-P", str(DRIVER), str(path)],
-                                             errors) as child:  # fmt: skip
-            for line in child.stdout or ():
-                said = json.loads(line) if line.startswith("{") else {}
-                result = said.get("result", result)
-                if "served" in said:
-                    _tell(progress, said, run, scaled)
-            status = child.wait()
+        return result_of(
+            run.store.name, words, run.folder / "lmcache.log",
+            lambda said: tell(progress, said, run, scaled),
+        )  # fmt: skip
     finally:
         path.unlink(missing_ok=True)
-    if status or result is None:
-        last = log.read_text(errors="replace").strip().splitlines()[-3:]
-        raise MeasurementError(
-            f"{run.store.name} ended with status {status}: {' / '.join(last) or 'no message'}",
-            fix=f"all that it said is in {log}",
-        )
-    return result
 
 
-def _tell(progress: Progress, said: dict[str, Any], run: RealRun, scaled: ScaledRequests) -> None:
+def tell(progress: Progress, said: dict[str, Any], run: RealRun, scaled: ScaledRequests) -> None:
+    """Pass on how far a driver says that it is."""
     if run.seconds is not None:
         progress(said["seconds"], run.seconds, "s")
     else:
         progress(said["served"], scaled.count, "requests")
 
 
-@contextmanager
-def _child(words: list[str], errors: Any) -> Iterator[subprocess.Popen[str]]:
-    """A child whose output is read; ended with us, politely first."""
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
-    try:
-        yield child
-    finally:
-        if child.poll() is None:
-            child.terminate()
-            try:
-                child.wait(_GRACE_S)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
-        if child.stdout:
-            child.stdout.close()
-
-
-def _result(
+def result(
     run: RealRun, spec: LmcacheRawBlock, scaled: ScaledRequests, done: dict[str, Any]
 ) -> EmitResult:
+    """What ``emit`` would say, from the counts ``done`` and the calls in ``calls.npz``."""
     calls = run.folder / "calls.npz"
-    ops, issue, finish = _calls(calls)
+    ops, issue, finish = read_calls(calls)
     calls.unlink()
     with whole_file(run.log) as temporary:
         write_log(temporary, ops, issue, finish)
@@ -236,7 +202,7 @@ def _result(
     page = run.model.chunk_bytes(spec.chunk_tokens) // 512
     issued = Issued(
         len(ops), tally.read_bytes, tally.written_bytes, done["bytes_verified"],
-        done["wrong_payloads"] * page, _deepest(issue, finish),
+        done["wrong_payloads"] * page, deepest(issue, finish),
     )  # fmt: skip
     report = {
         "real": True,
@@ -265,22 +231,7 @@ def _result(
     )
 
 
-def _calls(path: Path) -> tuple[OpArray, NDArray[np.int64], NDArray[np.int64]]:
-    """(ops, issue ns, completion ns) of the driver's log."""
-    with np.load(path) as columns:
-        ops = np.zeros(len(columns["offset"]), OP_DTYPE)
-        for name in OP_DTYPE.names or ():
-            if name != "layer":
-                ops[name] = columns[name]
-        ops["layer"] = -1
-        return ops, columns["issue_ns"], columns["done_ns"]
-
-
-def _deepest(issue: NDArray[np.int64], finish: NDArray[np.int64]) -> int:
-    """The most calls in flight at once."""
-    flying = np.arange(1, len(issue) + 1) - np.searchsorted(np.sort(finish), issue, "right")
-    return int(flying.max(initial=0))
-
-
-def _yaml(spec: LmcacheRawBlock) -> str:
-    return yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False)
+def write_spec(folder: Path, spec: LmcacheRawBlock) -> None:
+    """Leave the model of the store as it was set up."""
+    text = yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False)
+    (folder / "store.yaml").write_text(text, encoding="utf-8")

@@ -54,9 +54,17 @@ def scale_factor(requests: RequestSource, chunk_tokens: int, chunks: int) -> int
 
 
 def write_scaled(
-    requests: RequestSource, path: Path, *, chunk_tokens: int, factor: int, limit: int | None
+    requests: RequestSource,
+    path: Path,
+    *,
+    chunk_tokens: int,
+    factor: int,
+    limit: int | None,
+    most_chunks: int | None = None,
 ) -> ScaledRequests:
     """Write the requests as the store's chunks; ``limit`` of them, or as many as a run can need.
+
+    A prompt of more than ``most_chunks`` is cut there.
 
     UsageError if no prompt of the trace fills a chunk.
     """
@@ -64,7 +72,7 @@ def write_scaled(
     new: list[float] = []
     references = 0
     with path.open("w", encoding="utf-8") as file:
-        for row, tokens in _rows(requests, chunk_tokens, factor, most):
+        for row, tokens in _rows(requests, chunk_tokens, factor, most, most_chunks):
             file.write(json.dumps(row) + "\n")
             new.append(tokens / factor)
             references += len(row["hash_ids"])
@@ -79,12 +87,12 @@ def write_scaled(
 
 
 def _rows(
-    requests: RequestSource, chunk_tokens: int, factor: int, most: int
+    requests: RequestSource, chunk_tokens: int, factor: int, most: int, most_chunks: int | None
 ) -> Iterator[tuple[dict[str, Any], int]]:
     for batch in take(requests.batches(), most):
         starts, keys = chunk_keys(batch, chunk_tokens * factor)
         for row in range(len(batch)):
-            ids = keys[starts[row] : starts[row + 1]].tolist()
+            ids = keys[starts[row] : starts[row + 1]].tolist()[:most_chunks]
             yield (
                 {
                     "session_id": int(batch.session[row]),

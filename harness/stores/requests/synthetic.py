@@ -85,6 +85,14 @@ class Documents(Strict):
     asked_again_share: float = Field(1.0, gt=0, le=1)
 
 
+class Large(Strict):
+    """Turns that bring in much at once (a file, a page of results): ``share`` of those after a
+    session's first have ``tokens`` instead of ``new_tokens``."""
+
+    share: float = Field(gt=0, le=1)
+    tokens: Lengths
+
+
 class SyntheticSpec(Strict):
     """Traffic, as in ``workloads/requests``.
 
@@ -102,6 +110,7 @@ class SyntheticSpec(Strict):
     documents: Documents | None = None
     first_tokens: Lengths | None = None
     new_tokens: Lengths
+    large: Large | None = None
     output_tokens: Lengths
     turns: Lengths
     branch_share: float = Field(0.0, ge=0, le=0.5)
@@ -179,6 +188,8 @@ def _shape(spec: SyntheticSpec, seed: int) -> Shape:
         document_asked_again=documents.asked_again_share if documents else 0.0,
         first=(spec.first_tokens or spec.new_tokens).sizes,
         new=spec.new_tokens.sizes,
+        large=spec.large.tokens.sizes if spec.large else none,
+        large_share=spec.large.share if spec.large else 0.0,
         output=spec.output_tokens.sizes,
         turns=spec.turns.sizes,
         branch=spec.branch_share,

@@ -48,6 +48,8 @@ class Shape(NamedTuple):
     document_asked_again: float
     first: Sizes
     new: Sizes
+    large: Sizes
+    large_share: float
     output: Sizes
     turns: Sizes
     branch: float
@@ -281,6 +283,8 @@ def _turn(
     """One request of the session in ``lane``; its blocks."""
     chance = rng.random()
     user = _count(rng, p.first if t.turn[lane] == 0 else p.new)
+    if p.large_share > 0 and t.turn[lane] > 0 and rng.random() < p.large_share:
+        user = _count(rng, p.large)
     full = t.context[lane] + user > p.most and p.restart_when_full
     if t.turn[lane] > 0 and chance < p.branch:
         _go_back(p, t, lane, t.before[lane])
