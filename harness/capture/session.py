@@ -18,7 +18,7 @@ from harness.core.errors import HarnessError, MachineError, MeasurementError
 
 # Arrow's own pools keep what they once had. Each batch needs the same few MiB again: left to
 # itself, malloc gives them back to the kernel and has them cleared anew, a tenth of the time.
-_ALLOCATOR = {
+ALLOCATOR = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_MMAP_THRESHOLD_": str(16 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(32 << 20),
@@ -118,7 +118,7 @@ class Capture:
                 stdin=self._probe.stdout,
                 stdout=subprocess.PIPE,
                 text=True,
-                env={**os.environ, **_ALLOCATOR},
+                env={**os.environ, **ALLOCATOR},
                 start_new_session=True,
             )
             self._probe.stdout.close()

@@ -70,7 +70,7 @@ def append_segment(
     whose end was seen when they had been written.
     """
     rows = 0
-    with pq.ParquetFile(segment) as source:
+    with pq.ParquetFile(segment, pre_buffer=False) as source:
         for group in range(source.num_row_groups):
             table = source.read_row_group(group)
             if amended:
