@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from harness import __version__
 from harness.cli import (
     bench,
     calibrate,
@@ -63,7 +62,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"harness {__version__}")
+        from harness.core.identity import identity
+
+        typer.echo(f"harness {identity()}")
         raise typer.Exit
 
 

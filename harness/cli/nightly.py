@@ -133,6 +133,10 @@ def report(
     every: Annotated[
         bool, typer.Option("--all", help="List every change of level, old ones too.")
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write the dashboard, one page of everything, there too."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Say what got worse or better; exits with 1 if something got worse.
@@ -143,6 +147,8 @@ def report(
     night that failed also counts as worse.
 
     Example: harness nightly report --tolerance 0.03
+
+    Example: harness nightly report --html results/history/dashboard.html
     """
     from harness.nightly import facts
     from harness.nightly.history import History
@@ -151,13 +157,20 @@ def report(
     nights = History(_there(folder)).nights()
     options = Options(recent=recent, baseline=baseline, tolerance=tolerance, q=q)
     judgement = judge(nights, options)
-    data = facts.judgement_facts(judgement)
+    data = {**facts.judgement_facts(judgement), "nights": len(nights)}
     if every:
         data["changes"] = facts.change_facts(past_changes(nights, q))
+    if html is not None:
+        from harness.nightly.dashboard import write_dashboard
+
+        write_dashboard(nights, options, html, results=folder.parent)
+        data["page"] = str(html)
     if as_json:
         print_json(data)
     else:
         print_judgement(data)
+        if html is not None:
+            typer.echo(f"page: {html}")
     if judgement.regressed:
         raise typer.Exit(1)
 

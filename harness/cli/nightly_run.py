@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,10 +36,10 @@ def run(
 ) -> None:
     """Run the jobs of an inventory on its hosts, fetch the results, report what got worse.
 
-    Hosts work at once, the jobs of one host in turn. The same version of the harness must be
-    installed on each; a drive is found by its serial, locked, checked against its limits, and
-    overwritten. What fails on one host is the failure of that job alone. Exits with 1 if a job
-    failed or a figure regressed.
+    Hosts work at once, the jobs of one host in turn. Where a host has not this same harness, it
+    is sent. A drive is found by its serial, locked, checked against its limits, and overwritten.
+    A job goes on when the connection breaks. What fails on one host is the failure of that job
+    alone. Exits with 1 if a job failed or a figure regressed.
 
     Example: harness nightly run nightly.yaml --dry-run
     """
@@ -103,8 +104,10 @@ def _dry_run(inventory: Inventory, as_json: bool) -> None:
             "destination": task.host.destination,
             "overwrites": task.device.serial if task.device else None,
             "minutes": task.job.minutes,
-            "command": task.command(
-                "RESULTS", f"<path of {task.device.serial}>" if task.device else None
+            "commands": task.steps(
+                task.host.harness or "harness",
+                "RESULTS",
+                f"<path of {task.device.serial}>" if task.device else None,
             ),
         }
         for found in plan(inventory).values()
@@ -115,7 +118,8 @@ def _dry_run(inventory: Inventory, as_json: bool) -> None:
         return
     for task in tasks:
         typer.echo(f"{task['task']}, on {task['destination']}, {task['minutes']:g} minutes at most")
-        typer.echo(f"  {' '.join(task['command'])}")
+        for command in task["commands"]:
+            typer.echo(f"  {' '.join(command)}")
         if task["overwrites"]:
             typer.echo(f"  OVERWRITES the drive with serial {task['overwrites']}")
 
@@ -127,30 +131,49 @@ def _night(
 
     from harness.core.files import write_json
     from harness.core.runs import RunFolder
+    from harness.nightly.dashboard import write_dashboard
     from harness.nightly.facts import judgement_facts
     from harness.nightly.history import History
-    from harness.nightly.night import Places, run_night
+    from harness.nightly.hostnight import Places
+    from harness.nightly.night import run_night
     from harness.nightly.regressions import Options, judge
 
-    def say(text: str) -> None:
-        if not quiet:
-            typer.echo(text, err=True)
-
     with RunFolder(results, "nightly", path.stem, inventory.model_dump(mode="json")) as folder:
-        outcomes = run_night(inventory, Places(results, history, folder.path), say)
+        outcomes = run_night(inventory, Places(results, history, folder.path), _say(quiet))
         options = Options(
             tolerance=inventory.tolerances.default, by_metric=inventory.tolerances.metrics
         )
+        nights, page = History(history).nights(), history / "dashboard.html"
         data = {
             "night": str(folder.final),
             "tasks": [asdict(outcome) for outcome in outcomes],
             "done": sum(outcome.state == "done" for outcome in outcomes),
             "failed": sum(outcome.state != "done" for outcome in outcomes),
-            "report": judgement_facts(judge(History(history).nights(), options)),
+            "report": judgement_facts(judge(nights, options)),
+            "page": str(page),
         }
+        write_dashboard(nights, options, page, results)
         write_json(folder.path / "nightly.json", data)
         folder.exit_code = int(bool(data["failed"]))
     return data
+
+
+def _say(quiet: bool) -> Callable[[str, str], None]:
+    """What hosts say, line by line with their name, on stderr."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False)
+
+    def say(host: str, text: str) -> None:
+        if quiet:
+            return
+        if console.is_terminal:
+            console.print(Text.assemble((f"{host} ", "bold cyan"), text), soft_wrap=True)
+        else:
+            typer.echo(f"{host}: {text}", err=True)
+
+    return say
 
 
 def _print_night(data: dict[str, Any]) -> None:
@@ -170,5 +193,9 @@ def _print_night(data: dict[str, Any]) -> None:
         )
     out = console()
     out.print(table)
+    for task in data["tasks"]:
+        for what, why in task["not_measured"].items():
+            out.print(f"{task['task']}: not measured: {what}: {why}", markup=False)
     out.print(f"{data['done']} done, {data['failed']} not; logs in {data['night']}", markup=False)
     print_judgement(data["report"])
+    out.print(f"page: {data['page']}", markup=False, soft_wrap=True)

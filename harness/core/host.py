@@ -8,10 +8,11 @@ import subprocess
 from pathlib import Path
 
 from harness import __version__
+from harness.core.identity import code
 
 
 def host_facts() -> dict[str, str | int | None]:
-    """Kernel, architecture, CPU model and count, memory, host name, harness version and commit."""
+    """Kernel, architecture, CPU, memory, host name; the harness by version, code and commit."""
     return {
         "host": platform.node(),
         "kernel": platform.release(),
@@ -21,6 +22,7 @@ def host_facts() -> dict[str, str | int | None]:
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "python": platform.python_version(),
         "harness_version": __version__,
+        "harness_code": code(),
         "harness_commit": git_commit(),
     }
 

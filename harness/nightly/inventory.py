@@ -9,17 +9,12 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
 from harness.core.config import Strict, load_yaml
-
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)]
-"""A word that may stand in a file name."""
-
-Word = Annotated[str, Field(pattern=r"^[^-\s][^\x00-\x1f]*$")]
-"""An argument that no command can take for an option."""
+from harness.nightly.kinds import Job, Name, Word
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -44,13 +39,16 @@ class Device(Strict):
 class Host(Strict):
     """A machine. ``address`` is ``[user@]host[:port]`` and by default ``name``.
 
-    ``sudo`` puts ``sudo -n`` before the commands; ``harness`` is the command's path there.
+    ``sudo`` puts ``sudo -n`` before the commands. ``harness`` is the path of an installed harness
+    that must be the same as here; without it one is sent if none is there, into an environment
+    made by ``python``.
     """
 
     name: Name
     address: Word = ""
     sudo: bool = False
-    harness: Word = "harness"
+    harness: Word | None = None
+    python: Word = "python3"
     devices: tuple[Device, ...] = ()
 
     @property
@@ -62,111 +60,6 @@ class Host(Strict):
     @classmethod
     def _once(cls, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         return _unique(devices, [device.serial for device in devices])
-
-
-class _Job(Strict):
-    name: Name
-    hosts: tuple[Name, ...] = ()
-    devices: tuple[Word, ...] = ()
-    minutes: Annotated[float, Field(gt=0, le=24 * 60)] = 120
-
-    @property
-    def writes(self) -> bool:
-        """Whether the job overwrites its devices."""
-        return False
-
-    def words(self) -> list[str]:
-        """Its command, after ``harness``, without device and results."""
-        raise NotImplementedError
-
-
-class _Writing(_Job):
-    devices: Annotated[tuple[Word, ...], Field(min_length=1)]
-
-    @property
-    def writes(self) -> bool:
-        """Always."""
-        return True
-
-
-class BenchJob(_Writing):
-    """``bench layout``: layouts read from the device, which is overwritten."""
-
-    kind: Literal["bench"]
-    grid: Word = "quick"
-
-    def words(self) -> list[str]:
-        """See ``harness bench layout --help``."""
-        return ["bench", "layout", f"--grid={self.grid}"]
-
-
-class GdsJob(_Writing):
-    """``bench gds``: the same into GPU memory."""
-
-    kind: Literal["gds"]
-    grid: Word = "gds"
-
-    def words(self) -> list[str]:
-        """See ``harness bench gds --help``."""
-        return ["bench", "gds", f"--grid={self.grid}"]
-
-
-class ReplayJob(_Writing):
-    """``replay``: a captured trace, which lies on the host, driven against the device."""
-
-    kind: Literal["replay"]
-    trace: Word
-    mode: Literal["timed", "flat-out"] = "timed"
-
-    def words(self) -> list[str]:
-        """See ``harness replay --help``."""
-        return ["replay", self.trace, f"--mode={self.mode}"]
-
-
-class WearJob(_Job):
-    """``wear``: a store at the size of a modelled drive; no device is touched."""
-
-    kind: Literal["wear"]
-    devices: tuple[()] = ()
-    store: Word
-    profile: Word = "1tb-0.3dwpd"
-    requests: Word = "chat"
-    seed: Annotated[int, Field(ge=0)] = 0
-
-    def words(self) -> list[str]:
-        """See ``harness wear --help``."""
-        return [
-            "wear", f"--store={self.store}", f"--profile={self.profile}",
-            f"--requests={self.requests}", f"--seed={self.seed}",
-        ]  # fmt: skip
-
-
-class ValidateJob(_Job):
-    """``validate``: the ladder of trust; no device is touched."""
-
-    kind: Literal["validate"]
-    devices: tuple[()] = ()
-    rungs: tuple[Annotated[int, Field(ge=1, le=4)], ...] = ()
-
-    def words(self) -> list[str]:
-        """See ``harness validate --help``."""
-        return ["validate", *(f"--rung={rung}" for rung in self.rungs)]
-
-
-class RunJob(_Job):
-    """``run``: the whole path, on a loop device of its own."""
-
-    kind: Literal["run"]
-    devices: tuple[()] = ()
-
-    def words(self) -> list[str]:
-        """See ``harness run --help``."""
-        return ["run"]
-
-
-Job = Annotated[
-    BenchJob | GdsJob | ReplayJob | WearJob | ValidateJob | RunJob, Field(discriminator="kind")
-]
 
 
 class Window(Strict):
@@ -202,10 +95,12 @@ class Tolerances(Strict):
 
 
 class Inventory(Strict):
-    """The whole file."""
+    """The whole file. ``wheels`` is a folder here, relative to the file, whose wheels are sent to
+    hosts that reach no package index."""
 
     hosts: Annotated[tuple[Host, ...], Field(min_length=1)]
     jobs: Annotated[tuple[Job, ...], Field(min_length=1)]
+    wheels: Word | None = None
     window: Window | None = None
     tolerances: Tolerances = Tolerances()
 
@@ -225,7 +120,10 @@ class Inventory(Strict):
 
 def load_inventory(path: Path) -> Inventory:
     """Read ``path``; UsageError names each wrong key."""
-    return load_yaml(path, Inventory)
+    loaded = load_yaml(path, Inventory)
+    if loaded.wheels is None:
+        return loaded
+    return loaded.model_copy(update={"wheels": str(path.resolve().parent / loaded.wheels)})
 
 
 def _unique(items: ItemsT, names: list[str]) -> ItemsT:

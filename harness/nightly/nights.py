@@ -45,18 +45,25 @@ class Night:
     metrics: tuple[Metric, ...]
 
 
-def night_of(path: Path) -> Night:
-    """The finished run in folder ``path``; UsageError for any other folder."""
+def night_of(
+    path: Path, *, host: str | None = None, job: str | None = None, device: str | None = None
+) -> Night:
+    """The finished run in folder ``path``; UsageError for any other folder.
+
+    An inventory's names for ``host``, ``job`` and ``device`` go before the run's own: two jobs may
+    differ in nothing that a run's name tells.
+    """
     run = open_run(path)
+    command = run.record.get("command", "")
     sections = build(run)
     verdicts = [v for section in sections for v in section.verdicts]
     bad = any(v.level is Level.BAD for v in verdicts) or run.record.get("exit_code") != 0
     return Night(
         run=run.name,
-        host=text(run.record, "host.host") or "unknown",
+        host=host or text(run.record, "host.host") or "unknown",
         started=_started(run),
-        job=f"{run.record.get('command', '')} {run.record.get('name', '')}".strip(),
-        device=_device(run),
+        job=f"{job}: {command}" if job else f"{command} {run.record.get('name', '')}".strip(),
+        device=device or _device(run),
         good=not bad,
         software=_software(run),
         metrics=tuple(_metrics(sections)),
@@ -108,7 +115,11 @@ def _software(run: Run) -> dict[str, str]:
         "kernel": text(run.record, "host.kernel") or "",
         "firmware": first("firmware", list(_devices(run))),
         "fio": first("fio_version", [run.record, *run.results.values()]),
-        "harness": text(run.record, "host.harness_commit")
-        or text(run.record, "host.harness_version")
-        or "",
+        "harness": text(run.record, "host.harness_commit") or _version(run),
     }
+
+
+def _version(run: Run) -> str:
+    known = text(run.record, "host.harness_version") or ""
+    code = text(run.record, "host.harness_code")
+    return f"{known} (code {code})" if code else known

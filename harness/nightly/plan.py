@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.nightly.inventory import Device, Host, Inventory, Job
+from harness.nightly.inventory import Device, Host, Inventory
+from harness.nightly.kinds import Call, Job
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,10 @@ class Task:
         """What two tasks must not hold at once on their host."""
         return self.device.serial if self.device else f"job {self.job.name} of {self.host.name}"
 
-    def command(self, results: str, path: str | None) -> list[str]:
-        """The remote command line; ``path`` is where the device was found, such as /dev/nvme0n1."""
-        words = [self.host.harness, *self.job.words(), f"--results={results}", "--json"]
-        if self.device and path:
-            words += [f"--device={path}", f"--destroy={self.device.serial}"]
-        return words
+    def steps(self, harness: str, results: str, path: str | None) -> list[list[str]]:
+        """The remote commands; ``path`` is where the device was found, such as /dev/nvme0n1."""
+        serial = self.device.serial if self.device else ""
+        return self.job.steps(Call(harness, results, path or "", serial))
 
 
 def plan(inventory: Inventory) -> dict[str, list[Task]]:

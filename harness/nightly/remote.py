@@ -1,4 +1,4 @@
-"""One host during a night: commands with an end, drives by serial, results by hash."""
+"""One host during a night: commands, files in both directions, drives by serial."""
 
 from __future__ import annotations
 
@@ -6,32 +6,33 @@ import hashlib
 import json
 import re
 import shlex
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import paramiko
 
 from harness.capture.ssh import connect, parse_destination
 from harness.core.errors import MachineError, MeasurementError
-from harness.nightly.inventory import Limits
+from harness.nightly.health import Health, parse_health
 
-LOCKED = 75
-TIMED_OUT = (124, 137)
 _PIECE_BYTES = 1 << 16
 _SHORT_S = 60.0
-_GRACE_S = 120.0
+_LONG_S = 600.0
+_SILENT_MS = 60_000
+_KEPT_BYTES = 1 << 16
 
-# The job ends with the connection: its stdin is this channel, and the end of that ends the job.
-_SUPERVISE = (
-    'exec 3<&0; "$@" </dev/null 3<&- & job=$!; '
-    "(cat <&3 >/dev/null; kill -TERM $job) >/dev/null 2>&1 & watch=$!; exec 3<&-; "
-    "wait $job; code=$?; kill $watch 2>/dev/null; exit $code"
-)
 _HASHES = 'cd "$1" 2>/dev/null || exit 0; find . -type f -exec sha256sum {} +'
+_TAKE = 'cat > "$1.part" && mv "$1.part" "$1"'
+_BROKEN = (OSError, EOFError, paramiko.SSHException)
+
+
+class BrokenConnection(MachineError):
+    """The host cannot be heard any more; what runs there may go on."""
 
 
 @dataclass(frozen=True)
@@ -43,88 +44,89 @@ class Ended:
     stderr: str
 
 
-@dataclass(frozen=True)
-class Health:
-    """What the drive says of itself; None where it is no NVMe drive or does not say."""
-
-    temperature_c: int | None
-    percentage_used: int | None
-    media_errors: int | None
-
-    def beyond(self, limits: Limits) -> list[str]:
-        """What is past its limit, in words; a figure that is not known is not past it."""
-        pairs = {
-            "temperature": (self.temperature_c, limits.temperature_c),
-            "percentage used": (self.percentage_used, limits.percentage_used),
-            "media errors": (self.media_errors, limits.media_errors),
-        }
-        return [
-            f"{name} {value} is above {most}"
-            for name, (value, most) in pairs.items()
-            if value is not None and value > most
-        ]
-
-
 class Remote:
-    """A connection whose host key is known. Close it, also from another thread, to end its job.
+    """A connection to a host whose key is known. Closing it ends no job.
 
-    Errors: those of ``ssh.connect``; MachineError where the connection breaks.
+    ``home`` is the folder in which commands start. With ``sudo`` they run as root.
+    Errors: those of ``ssh.connect``; BrokenConnection wherever the connection breaks.
     """
 
     def __init__(self, destination: str, *, sudo: bool = False) -> None:
         self._client = connect(parse_destination(destination))
         self._sudo = ["sudo", "-n"] if sudo else []
+        try:
+            transport = self._client.get_transport()
+            assert transport is not None
+            if isinstance(transport.sock, socket.socket):  # a host that lost power says nothing
+                transport.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_MS)
+            self.home = self.run(["pwd"], sudo=False).stdout.decode().rstrip("\n")
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Disconnect; harmless when done twice."""
         self._client.close()
 
     def run(
-        self, words: Sequence[str], *, log: IO[bytes] | None = None, limit_s: float = _SHORT_S
+        self,
+        words: Sequence[str],
+        *,
+        sudo: bool = True,
+        given: Path | bytes = b"",
+        limit_s: float = _SHORT_S,
     ) -> Ended:
-        """Run a command to its end; its stderr also goes to ``log`` as it comes."""
+        """Run a command to its end, with ``given`` as its input; ``sudo=False``: not as root."""
         said = bytearray()
         try:
-            channel = self._open()
+            channel = self._start(words, sudo)
             channel.settimeout(limit_s)
-            channel.exec_command(shlex.join([*self._sudo, *words]))
-            listener = threading.Thread(target=_listen, args=(channel, said, log), daemon=True)
+            listener = threading.Thread(target=_listen, args=(channel, said), daemon=True)
             listener.start()
+            for piece in _pieces(given):
+                channel.sendall(piece)
+            channel.shutdown_write()
             stdout = b"".join(iter(lambda: channel.recv(_PIECE_BYTES), b""))
             listener.join(_SHORT_S)
-            ended_at = time.monotonic() + _SHORT_S
-            while not channel.exit_status_ready() and time.monotonic() < ended_at:
-                time.sleep(0.02)
-            code = channel.recv_exit_status() if channel.exit_status_ready() else -1
-            channel.close()
-        except (OSError, EOFError, paramiko.SSHException) as error:
-            raise MachineError(f"the connection broke: {error or type(error).__name__}") from error
-        if code < 0:
-            raise MachineError("the connection broke, or the command was killed")
+            code = _exit_code(channel)
+        except _BROKEN as error:
+            raise _broken(error) from error
         return Ended(code, stdout, said.decode("utf-8", "replace"))
 
-    def job(self, words: Sequence[str], lock: str, minutes: float, log: IO[bytes]) -> Ended:
-        """Run a job under its lock and its time; it ends when the connection does.
-
-        ``LOCKED`` and ``TIMED_OUT`` are its codes for these two.
-        """
-        digest = hashlib.sha256(lock.encode()).hexdigest()[:16]
-        guarded = [
-            "flock", "--no-fork", "-n", "-E", str(LOCKED), f"/run/lock/kvflash-{digest}.lock",
-            "timeout", "-k", "30", f"{max(1.0, 60 * minutes):.1f}", *words,
-        ]  # fmt: skip
-        limit_s = 60 * minutes + _GRACE_S
-        return self.run(["sh", "-c", _SUPERVISE, "sh", *guarded], log=log, limit_s=limit_s)
-
-    def version(self, harness: str) -> str:
-        """The version of the harness there; MachineError where it does not start."""
-        ended = self.run([harness, "--version"])
+    def must(
+        self, words: Sequence[str], what: str, *, sudo: bool = True, limit_s: float = _SHORT_S
+    ) -> bytes:
+        """The output of a command that has to succeed; MachineError says ``what`` failed."""
+        ended = self.run(words, sudo=sudo, limit_s=limit_s)
         if ended.code != 0:
-            raise MachineError(
-                f"{harness} does not start there: {last_line(ended.stderr)}",
-                fix="install it there, or give its path as harness: in the inventory",
-            )
-        return ended.stdout.decode().strip().removeprefix("harness ")
+            raise MachineError(f"{what}: {last_line(ended.stderr)}")
+        return ended.stdout
+
+    def stream(self, words: Sequence[str]) -> Iterator[bytes]:
+        """The output of a command as it comes; b"" wherever a second passes without any."""
+        try:
+            channel = self._start(words, sudo=True)
+            channel.settimeout(1.0)
+            while True:
+                try:
+                    piece = channel.recv(_PIECE_BYTES)
+                except TimeoutError:
+                    yield b""
+                    continue
+                if not piece:
+                    break
+                yield piece
+            _exit_code(channel)
+        except _BROKEN as error:
+            raise _broken(error) from error
+
+    def send(self, source: Path | bytes, target: str) -> None:
+        """Write a file of the user's there, whole or not at all; MachineError when it is full."""
+        ended = self.run(
+            ["sh", "-c", _TAKE, "sh", target], sudo=False, given=source, limit_s=_LONG_S
+        )
+        if ended.code != 0:
+            raise MachineError(f"{target} cannot be written there: {last_line(ended.stderr)}")
 
     def find_device(self, serial: str) -> str:
         """The path of the drive with that serial (or loop device with that backing file)."""
@@ -145,92 +147,95 @@ class Remote:
     def health(self, path: str) -> Health:
         """SMART of an NVMe drive; MachineError where it cannot be read."""
         if not path.startswith("/dev/nvme"):
-            return Health(None, None, None)
-        ended = self.run(["nvme", "smart-log", "-o", "json", path])
-        if ended.code != 0:
-            raise MachineError(f"the health of {path} cannot be read: {last_line(ended.stderr)}")
-        return parse_health(ended.stdout)
+            return Health()
+        words = ["nvme", "smart-log", "-o", "json", path]
+        return parse_health(self.must(words, f"the health of {path} cannot be read"))
 
     def fetch(self, folder: str, into: Path) -> None:
-        """Copy all files below ``folder``; those that are here and whole are not sent again.
+        """Copy all files below ``folder``; what is here already is not sent again.
 
         MeasurementError where a file's hash differs from that on the host.
         """
-        ended = self.run(["sh", "-c", _HASHES, "sh", folder], limit_s=10 * _SHORT_S)
-        if ended.code != 0:
-            raise MachineError(f"results cannot be read there: {last_line(ended.stderr)}")
-        for digest, name in _files(ended.stdout.decode()):
+        words = ["sh", "-c", _HASHES, "sh", folder]
+        listing = self.must(words, "results cannot be read there", limit_s=_LONG_S)
+        for digest, name in _files(listing.decode()):
             target = into / name
-            if target.is_file() and _sha256(target) == digest:
-                continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            self._copy(f"{folder}/{name}", target)
+            for start in (target.stat().st_size if target.is_file() else 0, 0):
+                if target.is_file() and _sha256(target) == digest:
+                    break
+                self._copy(f"{folder}/{name}", target, start)
             if _sha256(target) != digest:
                 raise MeasurementError(f"{name} changed on its way: its hash differs")
 
     def remove(self, folder: str) -> None:
-        """Remove results that were fetched."""
+        """Remove a folder there, whoever owns what is in it."""
         self.run(["rm", "-rf", "--", folder])
 
-    def _copy(self, source: str, target: Path) -> None:
-        """Through ``cat``, because sftp has no sudo."""
+    def _copy(self, source: str, target: Path, start: int) -> None:
+        """From byte ``start`` on; through ``tail``, because sftp has no sudo."""
         try:
-            channel = self._open()
+            channel = self._start(["tail", "-c", f"+{start + 1}", "--", source], sudo=True)
             channel.settimeout(_SHORT_S)
-            channel.exec_command(shlex.join([*self._sudo, "cat", "--", source]))
-            with target.open("wb") as file:
+            with target.open("ab" if start else "wb") as file:
                 for piece in iter(lambda: channel.recv(_PIECE_BYTES), b""):
                     file.write(piece)
-            channel.close()
+            _exit_code(channel)
         except (TimeoutError, EOFError, paramiko.SSHException) as error:
-            raise MachineError(f"the connection broke: {error or type(error).__name__}") from error
+            raise _broken(error) from error
 
-    def _open(self) -> paramiko.Channel:
+    def _start(self, words: Sequence[str], sudo: bool) -> paramiko.Channel:
         transport = self._client.get_transport()
         if transport is None or not transport.is_active():
-            raise MachineError("the connection broke")
-        return transport.open_session(timeout=_SHORT_S)
+            raise BrokenConnection("the connection broke")
+        channel = transport.open_session(timeout=_SHORT_S)
+        channel.exec_command(shlex.join([*(self._sudo if sudo else ()), *words]))
+        return channel
 
     def _table(self, words: list[str], name: str) -> list[dict[str, Any]]:
-        ended = self.run(words)
-        if ended.code != 0:
-            raise MachineError(f"{words[0]}: {last_line(ended.stderr)}")
-        rows: list[dict[str, Any]] = json.loads(ended.stdout or b"{}").get(name, [])
+        rows: list[dict[str, Any]] = json.loads(self.must(words, words[0]) or b"{}").get(name, [])
         return rows
 
 
-def parse_health(text: bytes) -> Health:
-    """``nvme smart-log -o json``: kelvin, percent, a count."""
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise MachineError("nvme smart-log printed no JSON") from error
-
-    def known(*names: str) -> int | None:
-        return next((int(data[name]) for name in names if name in data), None)
-
-    kelvin = known("temperature")
-    return Health(
-        None if kelvin is None else kelvin - 273,
-        known("percent_used", "percentage_used"),
-        known("media_errors"),
-    )
-
-
 def last_line(text: str) -> str:
-    """What a command said last."""
+    """What a command said last; of an error with its fix, the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it said nothing"
+    errors = [line for line in lines[-3:] if line.startswith("error: ")]
+    said = [*lines[-1:], *errors]
+    return said[-1].removeprefix("error: ")[:300] if said else "it said nothing"
 
 
-def _listen(channel: paramiko.Channel, said: bytearray, log: IO[bytes] | None) -> None:
+def _exit_code(channel: paramiko.Channel) -> int:
+    """Of a command whose output has ended; BrokenConnection where none comes."""
+    ended_at = time.monotonic() + _SHORT_S
+    while not channel.exit_status_ready() and time.monotonic() < ended_at:
+        time.sleep(0.02)
+    code = channel.recv_exit_status() if channel.exit_status_ready() else -1
+    channel.close()
+    if code < 0:
+        raise BrokenConnection("the connection broke, or the command was killed")
+    return code
+
+
+def _broken(error: BaseException) -> MachineError:
+    if isinstance(error, MachineError):
+        return error
+    return BrokenConnection(f"the connection broke: {error or type(error).__name__}")
+
+
+def _pieces(given: Path | bytes) -> Iterator[bytes]:
+    if isinstance(given, bytes):
+        yield from [given] if given else []
+        return
+    with given.open("rb") as file:
+        yield from iter(lambda: file.read(_PIECE_BYTES), b"")
+
+
+def _listen(channel: paramiko.Channel, said: bytearray) -> None:
     try:
         while piece := channel.recv_stderr(_PIECE_BYTES):
             said += piece
-            del said[: -(1 << 16)]
-            if log is not None:
-                log.write(piece)
-                log.flush()
+            del said[:-_KEPT_BYTES]
     except (OSError, EOFError, ValueError):
         return  # the reader of stdout says what broke
 

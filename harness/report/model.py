@@ -38,12 +38,14 @@ class Verdict:
 class Cell:
     """A value as people read it, with the exact number behind it.
 
-    ``key`` is the dotted path of the number in its JSON file, such as ``wear.waf.steady``.
+    ``key`` is the dotted path of the number in its JSON file, such as ``wear.waf.steady``; ``link``
+    is where the page of what the text names lies, relative to this one.
     """
 
     text: str
     exact: float | int | None = None
     key: str = ""
+    link: str = ""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ FILES = (
     "wear-captured",
     "bench",
     "gds",
+    "validate",
     "calibration",
 )
 """Results that a run may hold, each ``NAME.json`` as its command prints it under ``--json``."""

@@ -11,10 +11,11 @@ from harness.report.sections import (
     replay,
     store,
     trace,
+    validate,
     wear,
 )
 
-SECTIONS = (store, trace, replay, wear, layouts, calibration, provenance)
+SECTIONS = (store, trace, replay, wear, layouts, validate, calibration, provenance)
 """In the order of the page: along the path of the data, provenance last."""
 
 
