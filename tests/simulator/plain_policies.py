@@ -29,7 +29,9 @@ class LruK(PlainPolicy):
         super().start(run)
         self.seen: dict[Thing, int] = {}
         self.k = self.parameters.get("k", 2)
-        self.ghost = self.parameters.get("ghost", 10.0)
+        held = run.point.dram_bytes / run.point.chunk_bytes
+        most = self.parameters.get("ghost", 10.0) * held
+        self.places = int(min(most, 2 * run.corpus.nodes))
         self.made: dict[tuple[int, int], list[Thing]] = {}
         self.ghosts: dict[int, list[Thing]] = {F: [], S: []}
 
@@ -45,7 +47,7 @@ class LruK(PlainPolicy):
                 self.bump((S, x[1]))
 
     def created(self, x: Thing) -> None:
-        if self.ghost == 0:
+        if self.places == 0:
             self.seen[x] = 0
         self.bump(x)
         session = int(self.run.corpus.session[self.run.now])
@@ -59,10 +61,7 @@ class LruK(PlainPolicy):
         return len(made) >= self.k and made[-self.k] in self.run.tier[DRAM]
 
     def left(self, x: Thing, tier: str) -> None:
-        point = self.run.point
-        places = int(
-            min(self.ghost * point.dram_bytes / point.chunk_bytes, 2 * self.run.corpus.nodes)
-        )
+        places = self.places
         if places == 0 or self.run.here(x):
             return
         line = self.ghosts[x[0]]
