@@ -27,6 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def wear(
+    ctx: typer.Context,
     source: Annotated[
         Path | None,
         typer.Argument(metavar="INPUT", help="Op list (offset,length,op) or block trace."),
@@ -64,8 +65,12 @@ def wear(
     ] = None,
     phases: Annotated[int, typer.Option(min=1, help="Seeds of tile phases to measure.")] = 3,
     perturb: Annotated[
-        int, typer.Option(min=0, help="Measure again under so many swapped orders: the band.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            min=0,
+            help="Measure again under so many swapped orders: the band (a repeated trace: 2).",
+        ),
+    ] = None,
     writes_per_day: Annotated[
         list[str] | None, typer.Option(help="Host writes a day, such as 3TB; several are listed.")
     ] = None,
@@ -94,38 +99,37 @@ def wear(
 
     Example: harness wear --store lmcache-raw-block --requests chat --profile 1tb-0.3dwpd
     """
+    from harness.cli import wear_choices as choices
     from harness.core.profiles import load_profile
     from harness.endurance.wear import Options
 
     if sweep is not None:
-        if source or store or policy or save or whole_life or perturb or writes_per_day or budget:
-            raise UsageError(
-                "a sweep's grid says all of this: only --resume and --results go with it"
-            )
+        choices.refuse_beside_sweep(ctx)
         _sweep(sweep, resume, results, as_json)
         return
-    drives = _drives(load_profile(profile), policy or [])
+    wish = choices.InputWish(
+        source, store, requests, model, seed, utilisation, loop, repeats, scale
+    )
+    choices.refuse_ignored(ctx, wish, resume is not None)
+    drives = choices.drives_of(load_profile(profile), policy or [])
     options = Options(
-        fills=_fills(precondition),
+        fills=choices.fills_of(precondition),
         budget_s=budget,
         whole_life=whole_life,
-        perturb=perturb,
+        perturb=choices.perturbations_of(wish, perturb),
         phases=phases if scale == "tile" else 1,
-        writes_per_day=tuple(_rate(rate) for rate in writes_per_day or []),
+        writes_per_day=choices.rates_of(writes_per_day or []),
         save=save,
         resume=resume,
     )
     if len(drives) > 1 and (save or resume):
         raise UsageError("--save and --resume keep one drive: give one --policy")
-    variants = [
-        _variant(source, store, requests, model, seed, utilisation, loop, repeats, scale, drive)
-        for drive in drives
-    ]
+    variants = [choices.variant_of(wish, drive) for drive in drives]
     config = {
         "profile": profile, "policy": policy, "input": str(source) if source else store,
         "requests": requests if store else None, "model": model if store else None,
         "seed": seed, "utilisation": utilisation, "precondition": precondition, "loop": loop,
-        "repeats": repeats, "scale": scale, "phases": options.phases, "perturb": perturb,
+        "repeats": repeats, "scale": scale, "phases": options.phases, "perturb": options.perturb,
         "writes_per_day": writes_per_day, "budget_s": budget, "whole_life": whole_life,
         "save": str(save) if save else None, "resume": str(resume) if resume else None,
     }  # fmt: skip
@@ -135,83 +139,6 @@ def wear(
         output.print_json(result)
     else:
         _print(result)
-
-
-def _rate(text: str) -> float:
-    from harness.core.units import parse_size
-
-    rate = float(parse_size(text))
-    if rate <= 0:
-        raise UsageError(f"--writes-per-day must be above 0: {text}")
-    return rate
-
-
-def _fills(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if text == "none":
-        return 0
-    if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"--precondition takes a number of fills, or none: {text!r}")
-    return int(text)
-
-
-def _drives(profile: DeviceProfile, policies: list[str]) -> list[DeviceProfile]:
-    from typing import get_args
-
-    from harness.core.profiles import PolicyName
-
-    known: tuple[Any, ...] = get_args(PolicyName)
-    for policy in policies:
-        if policy not in known:
-            raise UsageError(f"unknown policy {policy!r}; known: {', '.join(known)}")
-    chosen: list[Any] = list(policies)
-    return [profile.with_policy(policy) for policy in chosen] or [profile]
-
-
-def _variant(
-    source: Path | None,
-    store: str | None,
-    requests: str,
-    model: str,
-    seed: int,
-    utilisation: float,
-    loop: bool,
-    repeats: int,
-    scale: str | None,
-    drive: DeviceProfile,
-) -> Callable[[int], Input]:
-    """The input as asked for, in its n-th phase."""
-    from harness.endurance.arrange import Looped, Tiled
-    from harness.endurance.inputs import open_input
-    from harness.endurance.store_input import StoreInput
-
-    if (source is None) == (store is None):
-        raise UsageError("give a trace or op list, or a store: INPUT, or --store S --requests T")
-    if scale not in (None, "tile"):
-        raise UsageError(
-            f"--scale {scale}: only tile; other sizes come from re-emitting the store",
-            fix="use --store and --requests, or harness trace scale",
-        )
-    if store is not None:
-        if loop or repeats > 1 or scale:
-            raise UsageError(
-                "--loop, --repeats and --scale are for traces; a store goes on by itself"
-            )
-        if not 0 < utilisation <= 1:
-            raise UsageError(f"--utilisation lies in (0, 1]: {utilisation}")
-        size = int(drive.namespace_bytes * utilisation)
-        made = StoreInput(store, requests, model, size, seed)
-        return lambda phase: made
-    assert source is not None
-    opened = open_input(source)
-    if scale and opened.kind == "oplist":
-        raise UsageError("--scale tile is for block traces: the tags of an op list have no place")
-    if scale:
-        return lambda phase: Tiled(opened, drive.namespace_bytes, seed + phase)
-    if loop or repeats > 1:
-        return lambda phase: Looped(opened, None if loop else repeats)
-    return lambda phase: opened
 
 
 def _in_folder(
@@ -246,10 +173,13 @@ def _in_folder(
 
 
 def _sweep(name: str, resume: Path | None, results: Path, as_json: bool) -> None:
+    from rich.markup import escape
+
     from harness.core.files import write_json
     from harness.core.runs import RunFolder
     from harness.endurance.sweep import carry_over, load_grid, run_sweep
-    from harness.endurance.sweep_plot import draw_sweep, sweep_table
+    from harness.endurance.sweep_plot import draw_sweep, failures, sweep_table
+    from harness.report.page import render_run
 
     grid = load_grid(name)
     config = {"grid": grid.model_dump(mode="json")}
@@ -264,13 +194,17 @@ def _sweep(name: str, resume: Path | None, results: Path, as_json: bool) -> None
         drawn = draw_sweep(points, run.path / "sweep.svg")
         failed = sum("error" in point for point in points)
         run.exit_code = int(failed > 0)
+    render_run(run.final)
     if as_json:
         output.print_json({**result, "run": str(run.final)})
     else:
         console = output.console()
         console.print(sweep_table(points))
+        for failure in failures(points):
+            console.print(f"failed: {escape(failure)}", soft_wrap=True)
         if drawn:
             console.print(f"plot: {run.final / 'sweep.svg'}", soft_wrap=True)
+        console.print(f"report: {run.final / 'report.html'}", soft_wrap=True)
         console.print(f"run folder: {run.final}", soft_wrap=True)
     if failed:
         raise MeasurementError(f"{failed} of {len(points)} points failed")

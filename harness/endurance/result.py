@@ -272,6 +272,12 @@ def _notes(done: Wear) -> list[str]:
         notes.append(
             f"levelling from {done.erases.mean():.1f} erases a line is rough: nand_days is low"
         )
+    dated = done.options.writes_per_day or bytes_per_day(found) is not None
+    if dated and profile.pe_cycles is None:
+        notes.append(
+            "no nand_days: the profile has no pe_cycles, which "
+            "vendors rarely publish; with pe_cycles and pe_source (source, cell mode) there are"
+        )
     if profile.waf_rated is None and rated_waf(profile) is not None:
         notes.append("waf_rated is estimated as P/E cycles x raw flash / TBW")
     return notes

@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -16,7 +17,8 @@ from pydantic import Field, field_validator
 
 from harness.core.assets import find_yaml
 from harness.core.config import Size, Strict, load_yaml
-from harness.core.errors import HarnessError, UsageError
+from harness.core.errors import HarnessError, MachineError, UsageError
+from harness.core.memory import available_bytes
 from harness.core.profiles import DeviceProfile, PolicyName, load_profile
 from harness.core.progress import Progress
 from harness.endurance.result import to_json
@@ -134,7 +136,8 @@ def run_sweep(
 ) -> list[dict[str, Any]]:
     """Measure what the journal in ``folder`` does not hold yet; results in the grid's order.
 
-    A point that fails is a result with ``error``. Interrupted, the journal keeps what is done.
+    A point that fails is a result with ``error``. Interrupted, the journal keeps what is done;
+    MachineError where the system ended a worker.
     """
     points = list(grid.axes.points())
     done = read_journal(folder / JOURNAL)
@@ -150,6 +153,12 @@ def run_sweep(
         try:
             jobs = {pool.submit(_try_point, grid, point): point for point in todo}
             _collect(jobs, folder / JOURNAL, done, len(points), progress)
+        except BrokenProcessPool as error:
+            raise MachineError(
+                f"the system ended a worker of the sweep, as it does when memory runs out; "
+                f"{len(done)} of {len(points)} points are kept",
+                fix=f"free memory and go on with --resume {folder}",
+            ) from error
         finally:
             _stop(pool)
     return [done[key(point)] for point in points]
@@ -163,10 +172,10 @@ def _collect(
     progress: Progress,
 ) -> None:
     for job in as_completed(jobs):
-        point = jobs[job]
-        done[key(point)] = job.result()
+        point, result = jobs[job], job.result()
+        done[key(point)] = result
         with journal.open("a") as file:
-            _write_entry(file, key(point), job.result())
+            _write_entry(file, key(point), result)
         progress(len(done), total, label(point))
 
 
@@ -195,8 +204,7 @@ def _workers(grid: Grid, points: list[dict[str, Any]]) -> int:
         table_bytes(d.namespace_pages, d.lines, d.pages_per_line, False)
         for d in (drive(grid, point) for point in points)
     )
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    fit = int(free * _MEMORY_SHARE / (largest + (256 << 20)))
+    fit = int(available_bytes() * _MEMORY_SHARE / (largest + (256 << 20)))
     return max(1, min(len(os.sched_getaffinity(0)), fit, len(points)))
 
 

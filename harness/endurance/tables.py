@@ -44,13 +44,15 @@ def waf_table(result: dict[str, Any]) -> Table:
     table.add_row("fill", result["fill"])
     table.add_row("line, chunk", f"{_size(result['line_bytes'])}, {_size(result['chunk_bytes'])}")
     table.add_row("chunk / line", _number(result["chunk_per_line"]))
-    table.add_row("effective over-provisioning", _percent(result["over_provisioning"]))
+    table.add_row("mapped / flash", _percent(result["mapped_share"]))
+    table.add_row("effective over-provisioning", _spare(result["over_provisioning"]))
     table.add_row("store / namespace", _number(result["utilisation"]))
     table.add_row("concurrent append streams", _number(result["append_streams"]))
     table.add_row("namespaces written", _number(result["namespace_writes"]))
     table.add_row("discards seen", str(result["discards"]))
     table.add_row("written by host", _size(result["host_bytes"]))
     table.add_row("moved by GC", _size(result["gc_bytes"]))
+    table.add_row("written to flash", _size(result["nand_bytes"]))
     erases = result["erases"]
     spread = f"{erases['min']} / {erases['mean']:.2f} / {erases['max']}"
     table.add_row("erases a line, min / mean / max", spread)
@@ -120,14 +122,17 @@ def class_table(result: dict[str, Any]) -> Table | None:
 
 def comparison_table(results: Sequence[dict[str, Any]]) -> Table:
     """The same input under several policies, and the spread of their WAF."""
-    table = Table(title="Policies compared", title_justify="left")
-    names = ("policy", "first", "cumulative", "steady", "namespaces", "erases mean", "paper_days")
+    first = results[0]
+    title = f"Policies compared on {first['profile']['name']}, {first['precondition']}"
+    table = Table(title=title, title_justify="left")
+    names = ("policy", "mapped", "first", "cumulative", "steady", "writes", "erases", "paper_days")
     for name in names:
         table.add_column(name, justify="left" if name == "policy" else "right")
     for result in results:
         waf = result["waf"]
         table.add_row(
             result["policy"],
+            _percent(result["mapped_pages"] / result["namespace_pages"]),
             _number(waf["first"]),
             _number(waf["cumulative"]),
             _number(waf["steady"], "not steady"),
@@ -136,7 +141,10 @@ def comparison_table(results: Sequence[dict[str, Any]]) -> Table:
             _days(result["lifetimes"]["paper_days"]),
         )
     wafs = [result["waf"]["cumulative"] for result in results]
-    table.caption = f"WAF differs by a factor of {max(wafs) / min(wafs):.2f} between policies"
+    table.caption = (
+        f"WAF of all writes differs by a factor of {max(wafs) / min(wafs):.2f} between policies; "
+        "mapped: of the namespace, writes: namespaces, erases: a line"
+    )
     return table
 
 
@@ -144,8 +152,15 @@ def _number(value: float | None, absent: str = "-") -> str:
     return absent if value is None else f"{value:.4g}"
 
 
-def _percent(value: float | None) -> str:
-    return "nothing is mapped" if value is None else f"{100 * value:.1f} %"
+def _percent(value: float) -> str:
+    return f"{100 * value:.3g} %"
+
+
+def _spare(value: float | None) -> str:
+    """Flash beyond what is mapped, over what is mapped; no figure for an almost empty drive."""
+    if value is None or value > 1:
+        return "more flash is free than mapped"
+    return f"{100 * value:.1f} %"
 
 
 def _size(value: float | None) -> str:

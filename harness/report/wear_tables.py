@@ -29,6 +29,15 @@ CONVENTIONS = {
     "jedec_days": "TBW x rated WAF / (writes a day x WAF): the vendor's own workload as yardstick",
 }
 
+
+def _spare(value: Any, key: str = "") -> Cell:
+    """Effective over-provisioning; of an almost empty drive the percentage says nothing."""
+    found = number(value)
+    if found is not None and found > 1:
+        return Cell("more free than mapped", value, key)
+    return percent(value, key)
+
+
 _BESIDE: dict[str, tuple[str, Callable[..., Cell]]] = {
     "input": ("input", cell),
     "waf.first": ("WAF, first window", cell),
@@ -44,7 +53,8 @@ _BESIDE: dict[str, tuple[str, Callable[..., Cell]]] = {
     "line_bytes": ("line size", size),
     "chunk_bytes": ("chunk size", size),
     "chunk_per_line": ("chunk / line", cell),
-    "over_provisioning": ("over-provisioning, effective", percent),
+    "mapped_share": ("mapped / flash", percent),
+    "over_provisioning": ("over-provisioning, effective", _spare),
     "utilisation": ("store / namespace", percent),
     "append_streams": ("append streams", cell),
     "discards": ("discards seen", cell),

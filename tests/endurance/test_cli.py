@@ -107,6 +107,33 @@ def test_policies_are_compared(tmp_path: Path) -> None:
     assert points[0]["waf"]["cumulative"] == 3.0 > points[1]["waf"]["cumulative"]
 
 
+def test_a_users_pe_cycles_give_nand_days(tmp_path: Path) -> None:
+    rows = [(at, 4096, "W") for at in range(0, 1 << 20, 4096)]
+    ops = oplist_file(tmp_path / "ops.csv", rows)
+    more = {"capacity_bytes": "1MiB", "dwpd": 1, "warranty_years": 5, "policy": "femu-stock",
+            "devsz_mb": 1}  # fmt: skip
+    worn = {**more, "pe_cycles": 3000, "pe_source": "mine, TLC"}
+    words = ("--loop", "--writes-per-day", "1GB", "--json")
+    with_pe = profile_file(tmp_path / "pe.yaml", "M", **worn)
+    found = json.loads(harness("wear", ops, "-p", with_pe, *words, cwd=tmp_path).stdout)
+    lives, waf = found["lifetimes"], found["waf"]["steady"]
+    raw = GOLDEN["derived"]["M"]["raw_bytes"]
+    assert lives["nand_level_days"] == pytest.approx(3000 * raw / (1e9 * waf))
+    assert lives["nand_days"] == pytest.approx(
+        lives["nand_level_days"] * found["erases"]["levelling"]
+    )
+    without = profile_file(tmp_path / "none.yaml", "M", **more)
+    found = json.loads(harness("wear", ops, "-p", without, *words, cwd=tmp_path).stdout)
+    assert found["lifetimes"]["nand_days"] is None
+    assert any("no nand_days: the profile has no pe_cycles" in note for note in found["notes"])
+
+
+def test_an_almost_empty_drive_prints_no_absurd_percentage(tmp_path: Path) -> None:
+    ops = oplist_file(tmp_path / "ops.csv", [(0, 4096, "W")])
+    done = harness("wear", ops, "-p", profile_file(tmp_path / "p.yaml", "A"), cwd=tmp_path)
+    assert "more flash is free than mapped" in done.stdout, done.stderr
+
+
 CASES: list[tuple[tuple[object, ...], int, str]] = [
     (("wear",), 2, "give a trace or op list, or a store"),
     (("wear", "nowhere.csv"), 2, "no such file: nowhere.csv"),
@@ -124,7 +151,38 @@ CASES: list[tuple[tuple[object, ...], int, str]] = [
     (("wear", "ops.csv", "-p", "p.yaml", "--precondition", "half"), 2, "--precondition takes"),
     (("wear", "ops.csv", "-p", "p.yaml", "--writes-per-day", "lots"), 2, "not a size: 'lots'"),
     (("wear", "--store", "nosuch"), 2, "nosuch"),
-    (("wear", "--store", "lmcache-raw-block", "--loop"), 2, "are for traces"),
+    (
+        ("wear", "--store", "lmcache-raw-block", "--loop"),
+        2,
+        "with --store, which goes on by itself, these have no meaning: --loop",
+    ),
+    (("wear", "--store", "lmcache-raw-block", "--phases", "2"), 2, "no meaning: --phases"),
+    (
+        (
+            "wear",
+            "ops.csv",
+            "--model",
+            "llama-3.1-8b",
+            "--utilisation",
+            "0.5",
+            "--requests",
+            "chat",
+        ),
+        2,
+        "without --store these have no meaning: --model, --requests, --utilisation",
+    ),
+    (("wear", "ops.csv", "--seed", "3"), 2, "without --store or --scale tile these have no"),
+    (("wear", "ops.csv", "--phases", "3"), 2, "without --scale tile these have no meaning: --ph"),
+    (("wear", "ops.csv", "--scale", "tile", "--loop"), 2, "with --scale tile, which goes on"),
+    (("wear", "ops.csv", "--loop", "--repeats", "2"), 2, "with --loop, which repeats until"),
+    (("wear", "ops.csv", "--resume", "state", "--precondition", "2"), 2, "filled already"),
+    (("wear", "ops.csv", "--policy", "drive", "--policy", "drive"), 2, "policy is given twice"),
+    (("wear", "ops.csv", "--sweep", "grid.yaml"), 2, "INPUT has no meaning"),
+    (
+        ("wear", "--sweep", "grid.yaml", "--profile", "p.yaml", "--model", "x"),
+        2,
+        "no meaning: --model, --profile",
+    ),
     (("wear", "--store", "lmcache-raw-block", "--utilisation", "2"), 2, "--utilisation lies in"),
     (("wear", "--sweep", "nosuch"), 2, "unknown name 'nosuch' in workloads/wear/"),
 ]

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +13,7 @@ import pytest
 import yaml
 
 from harness.core.config import validate
-from harness.core.errors import UsageError
+from harness.core.errors import MachineError, UsageError
 from harness.core.progress import quiet
 from harness.endurance.sweep import (
     JOURNAL,
@@ -125,6 +130,20 @@ def test_a_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
         carry_over(partial, folder, grid())
     with pytest.raises(UsageError, match="is not a run folder"):
         carry_over(tmp_path / "nowhere", folder, swept)
+
+
+def test_a_worker_that_the_system_ends_is_one_clear_error(tmp_path: Path) -> None:
+    def end_a_worker() -> None:
+        while not (workers := multiprocessing.active_children()):
+            time.sleep(0.01)
+        os.kill(int(workers[0].pid or 0), signal.SIGKILL)
+
+    killer = threading.Thread(target=end_a_worker)
+    killer.start()
+    with pytest.raises(MachineError, match=r"ended a worker .* 0 of 4 points are kept") as error:
+        run_sweep(grid(), tmp_path, quiet, workers=1)
+    killer.join()
+    assert str(error.value.fix).endswith(f"--resume {tmp_path}")
 
 
 def test_a_plot_needs_a_number_with_two_values(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.report import wear_plots, wear_tables
+from harness.report import wear_plots, wear_policies, wear_sweep, wear_tables
 from harness.report.model import (
     Better,
     Figure,
@@ -27,12 +27,15 @@ def section(run: Run) -> Section:
     wears = {key: run.results[key] for key in NAMES if key in run.results}
     if not wears:
         return Section(name, title, absent=run.why_absent("wear"))
+    if wear_sweep.points_of(wears.get("wear", {})):
+        return wear_sweep.section(name, title, wears["wear"])
     tables = [
         wear_tables.amplification(wears),
         *wear_tables.lifetimes(wears),
         *wear_tables.rates(wears),
         *wear_tables.classes(wears),
         *wear_tables.erases(wears),
+        *(table for data in wears.values() for table in wear_policies.tables(data)),
     ]
     figures: list[Figure] = []
     for key, data in wears.items():
