@@ -16,6 +16,7 @@ from harness.core.ops import Op
 from harness.core.profiles import DeviceProfile
 from harness.ftl.jit import inlined, inner, kernel, prefetch
 from harness.ftl.pages import (
+    BLOCK,
     FLAG,
     UNMAPPED,
     Pages,
@@ -26,6 +27,7 @@ from harness.ftl.pages import (
     note_singles,
     page_of,
     place_bits,
+    prefetch_run,
     remap,
     tag_host,
     unit_bits,
@@ -62,6 +64,7 @@ _WRITE, _DISCARD, _ZEROES, _SNAP = (
 )  # fmt: skip
 _AHEAD = 24
 _BATCH = 512
+_NOTES_AHEAD = 16
 
 
 class DriveState(NamedTuple):
@@ -198,6 +201,9 @@ def _evacuate(st: DriveState, victim: int, point: int, owner: int) -> bool:
     while at < end:
         word = pages.p2l[at]
         if word & flag:
+            # A word that is a length asks for a line of no use: harmless.
+            ahead = pages.p2l[min(at + _NOTES_AHEAD, end - 1)]
+            prefetch_run(pages, np.int64(ahead & ~flag), BLOCK)
             lpn: Any = np.int64(word ^ flag)
             left: Any = np.int64(pages.p2l[at + 1])
             while left > 0:
@@ -313,7 +319,11 @@ def serve(
     page_limit += stats[HOST_PAGES] + stats[GC_PAGES]
     for i in range(start, stop):
         if i + _AHEAD < stop:
-            prefetch(st.pages.l2p, page_of(np.int64(offset[i + _AHEAD]), unit, bits))
+            prefetch_run(
+                st.pages,
+                page_of(np.int64(offset[i + _AHEAD]), unit, bits),
+                page_of(np.int64(length[i + _AHEAD]), unit, bits),
+            )
         code = op[i]
         if code == _SNAP:
             return i, SNAPSHOT

@@ -26,6 +26,7 @@ from harness.ftl.pages import (
     note_singles,
     page_of,
     place_bits,
+    prefetch_run,
     read_notes,
     remap,
     tag_host,
@@ -276,7 +277,11 @@ def serve(
     page_limit += stats[HOST_PAGES] + stats[GC_PAGES]
     for i in range(start, stop):
         if i + _AHEAD < stop:
-            prefetch(st.pages.l2p, page_of(np.int64(offset[i + _AHEAD]), unit, bits))
+            prefetch_run(
+                st.pages,
+                page_of(np.int64(offset[i + _AHEAD]), unit, bits),
+                page_of(np.int64(length[i + _AHEAD]), unit, bits),
+            )
         code = op[i]
         if code == _SNAP:
             return i, SNAPSHOT

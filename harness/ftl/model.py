@@ -172,16 +172,21 @@ class Ftl:
     def _out_of_lines(self, index: int, length: int) -> str:
         p = self.profile
         pages = -(-length // p.lpn_bytes)
+        spare = 100 * p.over_provisioning
+        if not p.is_femu:
+            return (
+                f"no free lines left while serving request {index} ({pages} pages): no line that "
+                f"is closed holds an invalid page, with {p.spare_lines} of {p.lines} lines spare "
+                f"(over-provisioning {spare:.1f} %). Give more over-provisioning or smaller lines"
+            )
         limit = (
             f"forced GC keeps {p.gc_thres_lines_high} free "
             f"(gc_thres_pcent_high {p.gc_thres_pcent_high})"
-            if p.is_femu
-            else f"GC starts at {p.drive.spare_lines} spare lines"
         )
         return (
             f"no free lines left while serving request {index} ({pages} pages, "
             f"{pages / p.pages_per_line:.3g} lines of {p.pages_per_line} pages): {limit} of "
             f"{p.lines} lines, {p.spare_lines} of them spare (over-provisioning "
-            f"{100 * p.over_provisioning:.1f} %). FEMU aborts here. Give more over-provisioning "
+            f"{spare:.1f} %). FEMU aborts here. Give more over-provisioning "
             "or larger lines, start forced GC earlier, or write in smaller commands"
         )

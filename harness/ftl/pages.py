@@ -15,13 +15,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from harness.ftl.jit import inlined, inner
+from harness.ftl.jit import inlined, inner, prefetch
 
 NARROW_BELOW = 1 << 31
 """Addresses and LPNs below this fit 32-bit words with a bit to spare: 8 TiB of 4 KiB pages."""
 
 BLOCK = 64
 """Pages looked at together; a block whose old pages share one line costs one update."""
+
+
+_CACHE_LINE = 16
+"""Entries of 4 bytes in one."""
 
 
 class Pages(NamedTuple):
@@ -144,6 +148,17 @@ def remap(pages: Pages, lpn: int, n: int, address: int, shift: int) -> int:
         pages.run_line[runs], pages.run_count[runs] = line, count
         runs += 1
     return runs
+
+
+@inlined
+def prefetch_run(pages: Pages, lpn: Any, n: Any) -> None:
+    """Ask for the map entries of ``n`` pages from ``lpn``, of the first ``BLOCK`` at most.
+
+    The processor sees by itself that a longer run goes on.
+    """
+    prefetch(pages.l2p, lpn)
+    for step in range(_CACHE_LINE, min(n, BLOCK), _CACHE_LINE):
+        prefetch(pages.l2p, lpn + step)
 
 
 @inlined
