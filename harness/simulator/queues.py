@@ -19,32 +19,44 @@ def key(s: Any, q: int, o: int) -> float:
     return order(s, o)
 
 
-def _goes_first(s: Any, q: int, a: int, b: int) -> bool:
-    """Whether the entry at place ``a`` goes before the one at ``b``."""
-    if s.queue_key[q, a] != s.queue_key[q, b]:
-        return s.queue_key[q, a] < s.queue_key[q, b]
-    return s.queue_tie[q, a] < s.queue_tie[q, b]
+def _goes_first(s: Any, q: int, value: float, tie: float, at: int) -> bool:
+    """Whether a key and its tie go before the entry at place ``at``."""
+    if value != s.queue_key[q, at]:
+        return value < s.queue_key[q, at]
+    return tie < s.queue_tie[q, at]
 
 
-def _swap(s: Any, q: int, a: int, b: int) -> None:
-    keys, ties, objects = s.queue_key, s.queue_tie, s.queue_object
-    keys[q, a], keys[q, b] = keys[q, b], keys[q, a]
-    ties[q, a], ties[q, b] = ties[q, b], ties[q, a]
-    objects[q, a], objects[q, b] = objects[q, b], objects[q, a]
+def _place(s: Any, q: int, at: int, value: float, tie: float, o: int) -> None:
+    s.queue_key[q, at] = value
+    s.queue_tie[q, at] = tie
+    s.queue_object[q, at] = o
 
 
-def _sift_down(s: Any, q: int, at: int) -> None:
+def _shift(s: Any, q: int, to: int, at: int) -> None:
+    s.queue_key[q, to] = s.queue_key[q, at]
+    s.queue_tie[q, to] = s.queue_tie[q, at]
+    s.queue_object[q, to] = s.queue_object[q, at]
+
+
+def _sink(s: Any, q: int, at: int, value: float, tie: float, o: int) -> None:
+    """Put an entry at place ``at`` or below it, where it belongs."""
     size = s.queue_size[q]
     while True:
         child = 2 * at + 1
         if child >= size:
-            return
-        if child + 1 < size and _goes_first(s, q, child + 1, child):
+            break
+        if child + 1 < size and _goes_first(
+            s, q, s.queue_key[q, child + 1], s.queue_tie[q, child + 1], child
+        ):
             child += 1
-        if not _goes_first(s, q, child, at):
-            return
-        _swap(s, q, at, child)
+        if not (
+            s.queue_key[q, child] < value
+            or (s.queue_key[q, child] == value and s.queue_tie[q, child] < tie)
+        ):
+            break
+        _shift(s, q, at, child)
         at = child
+    _place(s, q, at, value, tie, o)
 
 
 def push(s: Any, q: int, o: int) -> None:
@@ -52,17 +64,16 @@ def push(s: Any, q: int, o: int) -> None:
     if s.queued[o] & (1 << q) != 0:
         return
     s.queued[o] |= 1 << q
+    value, tie = key(s, q, o), order(s, o)
     at = s.queue_size[q]
     s.queue_size[q] = at + 1
-    s.queue_key[q, at] = key(s, q, o)
-    s.queue_tie[q, at] = order(s, o)
-    s.queue_object[q, at] = o
     while at > 0:
         above = (at - 1) >> 1
-        if not _goes_first(s, q, at, above):
-            return
-        _swap(s, q, at, above)
+        if not _goes_first(s, q, value, tie, above):
+            break
+        _shift(s, q, at, above)
         at = above
+    _place(s, q, at, value, tie, o)
 
 
 def pop(s: Any, q: int) -> None:
@@ -71,25 +82,46 @@ def pop(s: Any, q: int) -> None:
     last = s.queue_size[q] - 1
     s.queue_size[q] = last
     if last > 0:
-        _swap(s, q, 0, last)
-        _sift_down(s, q, 0)
+        _sink(s, q, 0, s.queue_key[q, last], s.queue_tie[q, last], s.queue_object[q, last])
+
+
+def follow(s: Any, q: int, gone: int, o: int) -> None:
+    """Queue ``o``, which is a candidate because ``gone`` went; mostly it is the next to go.
+
+    It takes the place of ``gone`` if that is first in the queue still, which saves a way up and a
+    way down.
+    """
+    first = s.queue_size[q] > 0 and s.queue_object[q, 0] == gone
+    if first and s.queued[o] & (1 << q) == 0:
+        s.queued[gone] &= 255 - (1 << q)
+        s.queued[o] |= 1 << q
+        _sink(s, q, 0, key(s, q, o), order(s, o), o)
+    else:
+        push(s, q, o)
+
+
+def keep_aside(s: Any, q: int, o: int) -> None:
+    """Queue an object when the request is over: until then it cannot go anyway."""
+    if s.queued[o] & (1 << q) == 0:
+        s.queued[o] |= 1 << q
+        s.aside[s.reg[ASIDE]] = o * QUEUES + q
+        s.reg[ASIDE] += 1
 
 
 def set_aside(s: Any, q: int) -> None:
     """Take away the first entry until the request is over."""
     o = s.queue_object[q, 0]
     pop(s, q)
-    s.queued[o] |= 1 << q
-    s.aside[s.reg[ASIDE]] = o * QUEUES + q
-    s.reg[ASIDE] += 1
+    keep_aside(s, q, o)
 
 
 def bring_back(s: Any) -> None:
-    """Queue again what was set aside."""
+    """Queue what was set aside, if it is a candidate still."""
     for at in range(s.reg[ASIDE]):
         o, q = s.aside[at] // QUEUES, s.aside[at] % QUEUES
         s.queued[o] &= 255 - (1 << q)
-        push(s, q, o)
+        if candidate(s, q, o):
+            push(s, q, o)
     s.reg[ASIDE] = 0
 
 
@@ -107,7 +139,7 @@ def rebuild(s: Any, q: int) -> None:
             s.queued[o] &= 255 - (1 << q)
     s.queue_size[q] = kept
     for at in range(kept // 2 - 1, -1, -1):
-        _sift_down(s, q, at)
+        _sink(s, q, at, s.queue_key[q, at], s.queue_tie[q, at], s.queue_object[q, at])
     s.queue_built[q] = s.reg[NOW]
 
 
@@ -124,8 +156,7 @@ def peek(s: Any, q: int) -> int:
         if not again:
             value, tie = key(s, q, o), order(s, o)
             if value != s.queue_key[q, 0] or tie != s.queue_tie[q, 0]:
-                s.queue_key[q, 0], s.queue_tie[q, 0] = value, tie
-                _sift_down(s, q, 0)
+                _sink(s, q, 0, value, tie, o)
                 continue
         if pinned(s, o):
             set_aside(s, q)

@@ -84,7 +84,7 @@ def new_state(
         queue_size=np.zeros(QUEUES, i8),
         queue_built=np.full(QUEUES, -1, i8),
         queued=np.zeros(objects, np.uint8),
-        aside=np.empty(2 * QUEUES * (longest + 1), i8),
+        aside=np.empty(2 * QUEUES * (longest + 2), i8),
         reg=np.zeros(REGISTERS, i8),
         cfg=np.array(settings, i8),
         total=np.zeros((COUNTERS, 2), i8),

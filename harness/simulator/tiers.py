@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from harness.simulator.hooks import choose, entered, left, victim_ssd
-from harness.simulator.objects import candidate, class_of, node_of, size_of
-from harness.simulator.queues import peek, push
+from harness.simulator.objects import candidate, class_of, node_of, pinned, size_of
+from harness.simulator.queues import follow, keep_aside, peek, push
 from harness.simulator.requestlog import SsdAction
 from harness.simulator.state import (
     CAP_DRAM,
@@ -45,8 +45,16 @@ from harness.simulator.state import (
 _WRITE, _EVICT = int(SsdAction.WRITE), int(SsdAction.EVICT)
 
 
-def _queue_if(s: Any, q: int, o: int) -> None:
+def _queue_if(s: Any, q: int, gone: int, o: int) -> None:
+    """Queue an object for which ``gone`` was in the way, if it is a candidate now."""
     if o >= 0 and candidate(s, q, o):
+        follow(s, q, gone, o)
+
+
+def _queue_new(s: Any, q: int, o: int) -> None:
+    if pinned(s, o):
+        keep_aside(s, q, o)
+    elif candidate(s, q, o):
         push(s, q, o)
 
 
@@ -63,8 +71,8 @@ def put_dram(s: Any, o: int) -> None:
             s.kids[above] += 1
     entered(s, o, DRAM)
     if s.cfg[LEAF] != 0:
-        _queue_if(s, MOVE if o < s.cfg[NODES] else MOVE_STATE, o)
-    _queue_if(s, DROP, o)
+        _queue_new(s, MOVE if o < s.cfg[NODES] else MOVE_STATE, o)
+    _queue_new(s, DROP, o)
 
 
 def take_dram(s: Any, o: int) -> None:
@@ -77,12 +85,12 @@ def take_dram(s: Any, o: int) -> None:
         if s.flag[o] & SSD == 0:
             s.kids[above] -= 1
     left(s, o, DRAM)
-    _queue_if(s, DROP, above)
-    _queue_if(s, EVICT, above)
+    _queue_if(s, DROP, o, above)
+    _queue_if(s, EVICT, o, above)
     if o < s.cfg[NODES] and s.cfg[LEAF] != 0 and s.kids_dram[o] > 0:
         below = s.first_child[o]
         while below >= 0:
-            _queue_if(s, MOVE, below)
+            _queue_if(s, MOVE, o, below)
             below = s.next_child[below]
 
 
@@ -97,7 +105,7 @@ def put_ssd(s: Any, o: int) -> None:
         if not elsewhere:
             s.kids[above] += 1
     entered(s, o, SSD)
-    _queue_if(s, EVICT, o)
+    _queue_new(s, EVICT, o)
 
 
 def take_ssd(s: Any, o: int) -> None:
@@ -111,8 +119,8 @@ def take_ssd(s: Any, o: int) -> None:
             s.kids[above] -= 1
     note(s, _EVICT, o)
     left(s, o, SSD)
-    _queue_if(s, EVICT, above)
-    _queue_if(s, DROP, above)
+    _queue_if(s, EVICT, o, above)
+    _queue_if(s, DROP, o, above)
 
 
 def evict(s: Any, o: int) -> None:
