@@ -11,6 +11,8 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from harness.core.assets import find_yaml
 from harness.core.config import Size, Strict, load_yaml
+from harness.core.errors import UsageError
+from harness.core.units import format_size
 
 Access = Literal["whole", "layers", "window"]
 """How a session comes back: ``whole`` sorted and joined over all layers; ``layers`` one layer
@@ -24,6 +26,8 @@ pinned memory, then a copy."""
 
 CONTIGUOUS = "session-contiguous"
 """The layout that all others are compared with."""
+
+LEAST_DEVICE_BYTES = 64 << 20
 
 BlockBytes = Annotated[Size, Field(ge=512, multiple_of=512)]
 
@@ -206,6 +210,8 @@ def scaled(
     """
     changes: dict[str, object] = {}
     if size_bytes is not None:
+        if size_bytes < LEAST_DEVICE_BYTES:
+            raise UsageError(f"a device of {format_size(size_bytes)} is too small for any cell")
         quarter = max(1, size_bytes // 4 >> 22) << 22
         changes["device_bytes"] = size_bytes
         changes["reference_bytes"] = min(grid.reference_bytes, quarter)

@@ -15,7 +15,7 @@ from harness.stores.models import load_model
 WRITE_GBPS, READ_GBPS = 1.0, 2.0
 """What a modest drive does; the outlook says that it assumes so."""
 
-START_S = 0.35
+START_S = 1.0
 """fio's start, its look at the log and its end, and what lies between two samples."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +15,7 @@ from harness.cli.output import JsonFlag, console, print_json, progress_bar
 if TYPE_CHECKING:
     from harness.bench.outlook import Outlook
     from harness.bench.results import BenchResult
+    from harness.core.runs import RunFolder
 
 app = typer.Typer(no_args_is_help=True, help="Layout and transport microbenchmarks.")
 
@@ -93,7 +96,10 @@ def layout(
         if resume is not None:
             carry_over(resume, journal)
             run.add(resumed_from=resume.name)
-        with progress_bar("bench layout", enabled=not as_json) as progress:
+        with (
+            _kept_for_resuming(run),
+            progress_bar("bench layout", enabled=not as_json) as progress,
+        ):
             if device is None:
                 found = bench_on_loop(
                     wanted, directory or results, progress=progress, journal=journal
@@ -104,12 +110,15 @@ def layout(
         record = found.model_dump(mode="json")
         write_json(run.path / "bench.json", record)
         run.add(device=record["device"], shortened=found.shortened)
+        run.exit_code = int(not (found.cells or found.load))
     page = render_run(run.final)
     if as_json:
         print_json({**record, "run": str(run.final)})
-        return
-    _print(found)
-    console().print(f"report: {page}")
+    else:
+        _print(found)
+        console().print(f"report: {page}")
+    if run.exit_code:  # nothing at all could be measured
+        raise typer.Exit(run.exit_code)
 
 
 @app.command()
@@ -163,7 +172,7 @@ def gds(
         if resume is not None:
             carry_over(resume, journal)
             run.add(resumed_from=resume.name)
-        with progress_bar("bench gds", enabled=not as_json) as progress:
+        with _kept_for_resuming(run), progress_bar("bench gds", enabled=not as_json) as progress:
             if device is None:
                 found = gds_on_file(
                     directory or results, wanted, progress=progress, journal=journal
@@ -173,12 +182,28 @@ def gds(
         record = found.model_dump(mode="json")
         write_json(run.path / "gds.json", record)
         run.add(device=record["device"], not_measured=record["not_measured"])
+        run.exit_code = int(not found.cells)
     page = render_run(run.final)
     if as_json:
         print_json({**record, "run": str(run.final)})
-        return
-    _print(found)
-    console().print(f"report: {page}")
+    else:
+        _print(found)
+        console().print(f"report: {page}")
+    if run.exit_code:  # nothing at all could be measured
+        raise typer.Exit(run.exit_code)
+
+
+@contextmanager
+def _kept_for_resuming(run: RunFolder) -> Iterator[None]:
+    """A device or fio that fails ends a run; say how it goes on."""
+    from harness.core.errors import MeasurementError
+
+    try:
+        yield
+    except MeasurementError as error:
+        raise MeasurementError(
+            str(error), fix=f"what was measured is kept; continue with --resume {run.path}"
+        ) from error
 
 
 def _only_outlook(ahead: Outlook, *, dry_run: bool, as_json: bool) -> bool:
