@@ -28,6 +28,7 @@ FILES = (
     "gds",
     "validate",
     "calibration",
+    "simulate",
 )
 """Results that a run may hold, each ``NAME.json`` as its command prints it under ``--json``."""
 

@@ -120,7 +120,11 @@ def _damaged(data: Any, spot: tuple[Any, ...], value: Any) -> Any:
     return result
 
 
-@pytest.mark.parametrize("name", [n for n in FILES if n not in ("replay", "gds", "validate")])
+MADE = [n for n in FILES if n not in ("replay", "gds", "simulate", "validate")]
+"""What the made run holds."""
+
+
+@pytest.mark.parametrize("name", MADE)
 def test_no_odd_value_anywhere_breaks_a_section(made: Run, name: str) -> None:
     chance = random.Random(name)
     spots = _spots(made.results[name])
@@ -130,7 +134,7 @@ def test_no_odd_value_anywhere_breaks_a_section(made: Run, name: str) -> None:
             build(Run(made.path, made.record, results, (), None))
 
 
-@pytest.mark.parametrize("name", [n for n in FILES if n not in ("replay", "gds")])
+@pytest.mark.parametrize("name", MADE)
 def test_no_odd_value_breaks_the_figures(made: Run, name: str) -> None:
     from harness.report.plots import svg
 

@@ -9,13 +9,16 @@ from harness.report.sections import (
     layouts,
     provenance,
     replay,
+    simulate,
     store,
     trace,
     validate,
     wear,
 )
 
-SECTIONS = (store, trace, replay, wear, layouts, validate, calibration, provenance)
+SECTIONS = (
+    store, trace, replay, wear, layouts, validate, calibration, simulate, provenance
+)  # fmt: skip
 """In the order of the page: along the path of the data, provenance last."""
 
 

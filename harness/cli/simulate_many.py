@@ -1,0 +1,255 @@
+"""``harness simulate compare`` and ``sweep``: many policies, many points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.cli import output
+from harness.cli.output import JsonFlag
+from harness.cli.simulate import (
+    BudgetOption,
+    CalibrationOption,
+    CheckpointOption,
+    ConstantsOption,
+    DaysOption,
+    DramOption,
+    GpuPriceOption,
+    HitOption,
+    LanesOption,
+    LimitOption,
+    ModelOption,
+    PathOption,
+    PrefillOption,
+    RateOption,
+    ReplaysOption,
+    SchedulerOption,
+    SeedOption,
+    SsdOption,
+    StructureOption,
+    TraceArgument,
+    Traffic,
+    WarmupOption,
+    corpus_of,
+    drive_table,
+    machine_of,
+    parameters,
+    point_of,
+    valid,
+)
+from harness.core.errors import MeasurementError, UsageError
+
+if TYPE_CHECKING:
+    from harness.simulator.evaluate import Answer
+
+ResultsOption = Annotated[Path, typer.Option("--results", help="Folder for run folders.")]
+
+
+def register(group: typer.Typer) -> None:
+    """Add the commands to the group ``simulate``."""
+    group.command("compare")(compare)
+    group.command("sweep")(sweep)
+
+
+def compare(
+    trace: TraceArgument,
+    policy: Annotated[
+        list[str],
+        typer.Option("--policy", help="NAME or NAME:param=value,param=value; may be repeated."),
+    ],
+    layout: Annotated[
+        list[str] | None, typer.Option("--layout", help="Store's layout; may be repeated.")
+    ] = None,
+    profile: Annotated[
+        list[str] | None, typer.Option("--profile", "-p", help="Drive; may be repeated.")
+    ] = None,
+    model: ModelOption = "kimi-k3",
+    dram: DramOption = "100GB",
+    ssd: SsdOption = "1TB",
+    lanes: LanesOption = None,
+    seed: SeedOption = None,
+    limit: LimitOption = None,
+    checkpoint: CheckpointOption = "end",
+    structure: StructureOption = "leaf",
+    on_ssd_hit: HitOption = "stay",
+    replays: ReplaysOption = 1,
+    warmup: WarmupOption = 0.0,
+    calibration: CalibrationOption = None,
+    constants: ConstantsOption = None,
+    scheduler: SchedulerOption = "one-queue",
+    path: PathOption = "staged",
+    load: RateOption = None,
+    prefill: PrefillOption = None,
+    gpu_usd_per_hour: GpuPriceOption = None,
+    days: DaysOption = None,
+    budget: BudgetOption = None,
+    results: ResultsOption = Path("results"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Which policy, in which layout, on which drive? One table, and a page with plots.
+
+    Every policy is played once, and its writes are put on every drive in every layout.
+
+    Example: harness simulate compare claude-code.tar.zst --lanes 20 --policy lru --policy lru-k:k=2
+    --policy gandalf:alpha=4 --layout lmcache-raw-block --layout session-contiguous
+    --profile 1tb-0.3dwpd -c calibration.json
+    """
+    from harness.core.files import write_json
+    from harness.core.runs import RunFolder
+    from harness.core.units import parse_size
+    from harness.report.page import render_run
+    from harness.simulator.evaluate import evaluate
+    from harness.simulator.loading.options import LoadOptions
+
+    queues = valid(LoadOptions, scheduler=scheduler, path=path, requests_per_s=load)
+    drives: list[str | None] = [*(profile or [])] or [None]
+    machines = [
+        machine_of(
+            (calibration, constants), (drive, tuple(layout or ()) if drive else ()), queues,
+            (prefill, gpu_usd_per_hour), (days, budget),
+        )
+        for drive in drives
+    ]  # fmt: skip
+    if layout and not profile:
+        raise UsageError("a layout has no wear without a drive", fix="give --profile 1tb-0.3dwpd")
+    traffic = Traffic(trace, lanes, seed, limit)
+    corpus = corpus_of(traffic)
+    points = [
+        point_of(
+            corpus, traffic, model, policy=name, parameters=settings, dram_bytes=parse_size(dram),
+            ssd_bytes=parse_size(ssd), checkpoint=checkpoint, structure=structure,
+            on_ssd_hit=on_ssd_hit, replays=replays, warmup=warmup,
+        )
+        for name, settings in map(named_policy, policy)
+    ]  # fmt: skip
+    config = {"points": [point.model_dump() for point in points], "profiles": profile}
+    with RunFolder(results, "simulate", f"{corpus.name}-compare", config) as run:
+        answers: list[Answer] = []
+        with output.progress_bar("compare", enabled=not as_json) as progress:
+            for machine in machines:
+                answers += [evaluate(corpus, point, machine, progress) for point in points]
+        record = {
+            "answers": [answer.model_dump(mode="json") for answer in answers],
+            "rows": [row.model_dump() for answer in answers for row in answer.rows],
+            "run": str(run.final),
+        }
+        write_json(run.path / "simulate.json", record)
+    render_run(run.final)
+    if as_json:
+        output.print_json(record)
+        return
+    console = output.console()
+    console.print(_policy_table(answers[: len(points)]))
+    rows = [row for answer in answers for row in answer.rows]
+    if rows:
+        console.print(drive_table(rows))
+    sources = ", ".join(f"{name} {source}" for name, source in answers[0].constants.items())
+    console.print(f"constants: {sources}", soft_wrap=True, markup=False)
+    for reason in dict.fromkeys(reason for answer in answers for reason in answer.absent):
+        console.print(f"note: {reason}", soft_wrap=True, markup=False)
+    console.print(f"report: {run.final / 'report.html'}", soft_wrap=True, markup=False)
+
+
+def named_policy(text: str) -> tuple[str, dict[str, Any]]:
+    """``gandalf:alpha=4,gate=same`` -> its name and parameters."""
+    name, _, settings = text.partition(":")
+    return name, parameters([part for part in settings.split(",") if part.strip()])
+
+
+def sweep(
+    grid: Annotated[
+        str, typer.Argument(metavar="GRID", help="Grid of workloads/simulate, or a YAML file.")
+    ],
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes on this machine [default: one a core].")
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(help="Play on the cluster of this Dask scheduler, tcp://host:8786."),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Take over the records of this earlier run folder.")
+    ] = None,
+    results: ResultsOption = Path("results"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Play every point of a grid; records as Parquet, frontiers as a table.
+
+    Points already recorded by the same code are not played again. Interrupted, the run folder
+    keeps its records: give it to --resume.
+
+    Example: harness simulate sweep claude-code.yaml --workers 2
+    """
+    from harness.core.runs import RunFolder
+    from harness.simulator.sweep.frontier import frontier
+    from harness.simulator.sweep.grid import jobs_of, load_grid
+    from harness.simulator.sweep.play import play_all
+    from harness.simulator.sweep.records import FOLDER, carry_over, read_records
+
+    wanted = load_grid(grid)
+    with RunFolder(
+        results, "simulate-sweep", Path(grid).stem, {"grid": wanted.model_dump(mode="json")}
+    ) as run:
+        folder = run.path / FOLDER
+        if resume is not None:
+            run.add(resumed_from=resume.name, taken_over=carry_over(resume, folder))
+        jobs = jobs_of(wanted)
+        with output.progress_bar("sweep", enabled=not as_json) as progress:
+            play_all(jobs, folder, workers=workers, dask=dask, progress=progress)
+        records = read_records(folder)
+        failed = [row for row in records.to_pylist() if row["error"] is not None]
+        run.exit_code = int(bool(failed))
+    best = frontier(records)
+    if as_json:
+        output.print_json({
+            "points": records.num_rows, "failed": failed, "frontier": best,
+            "records": str(run.final / FOLDER), "run": str(run.final),
+        })  # fmt: skip
+    else:
+        console = output.console()
+        console.print(_frontier_table(best))
+        console.print(f"{records.num_rows} points, {len(failed)} failed")
+        console.print(f"figures: harness simulate figures {run.final}", soft_wrap=True)
+    if failed:
+        raise MeasurementError(f"{len(failed)} of {len(jobs)} points failed: {failed[0]['error']}")
+
+
+def _policy_table(answers: list[Answer]) -> Any:
+    from rich.table import Table
+
+    from harness.core.units import format_duration, format_size
+
+    table = Table(
+        "policy", "miss", "behind no state", "F hits from SSD", "written F", "written S",
+        "load, mean", "load, p99", "USD/1000", title="Policies",
+    )  # fmt: skip
+    for one in answers:
+        hits = one.hits["ssd"]["full"] + one.hits["dram"]["full"]
+        table.add_row(
+            one.label, f"{one.miss:.4f}", f"{one.stranded / max(one.references, 1):.4f}",
+            f"{one.hits['ssd']['full'] / hits:.0%}" if hits else "-",
+            format_size(one.written_bytes["full"]), format_size(one.written_bytes["state"]),
+            format_duration(one.load_s["mean"]), format_duration(one.load_s["p99"]),
+            f"{one.cost['total']:.2f}" if one.cost else "-",
+        )  # fmt: skip
+    return table
+
+
+def _frontier_table(rows: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    from harness.core.units import format_size
+
+    table = Table(
+        "trace", "model", "DRAM", "SSD", "policy", "parameters", "miss", "written", "on frontier",
+        title="Miss ratio against bytes written: every point, nothing left out",
+    )  # fmt: skip
+    for row in rows:
+        table.add_row(
+            row["trace"], row["model"], format_size(row["dram_bytes"]),
+            format_size(row["ssd_bytes"]), row["label"], row["parameters"], f"{row['miss']:.4f}",
+            format_size(row["written_bytes"]), "yes" if row["on_frontier"] else "",
+        )  # fmt: skip
+    return table
