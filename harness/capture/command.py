@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from harness.core.errors import UsageError
 
@@ -67,7 +68,16 @@ def wait_for(
         progress(waited)
         if seconds is not None and waited >= seconds:
             return
-        if pids and not any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        if pids and not any(_lives(pid) for pid in pids):
             return
         left = _LOOK_S if seconds is None else min(_LOOK_S, seconds - waited)
         time.sleep(max(left, 0.0))
+
+
+def _lives(pid: int) -> bool:
+    """Whether any thread of a process runs; one that has ended may wait for its parent to look."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state != "Z" or len(os.listdir(f"/proc/{pid}/task")) > 1
+    except OSError:
+        return False

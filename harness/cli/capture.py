@@ -76,8 +76,10 @@ def capture(
     without any of them it goes on until Ctrl-C. With no --device it traces the embedded KV store
     on a loop device of its own; --store lmcache runs the real LMCache there, for a minute or
     --seconds, checks each payload that comes back, and leaves its log of keys beside the trace.
-    Needs root (or sudo without a password) to load the probe; the command itself runs as you, and
-    here, also with --host.
+
+    Loading the probe needs root: run as root, or as a user whom sudo asks for no password; then
+    the probe alone runs as root. The command always runs as whoever runs harness (under sudo
+    that is root), and here, also with --host.
 
     Exits 1 if the verdict is LOSSY (UNKNOWN too with --strict) or the command failed.
 
