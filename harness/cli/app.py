@@ -27,6 +27,7 @@ from harness.cli import (
     wear,
 )
 from harness.core.errors import HarnessError, Interrupted, MachineError, UsageError
+from harness.core.ownership import keep_caches_apart
 
 GROUPS: tuple[ModuleType, ...] = (
     doctor,
@@ -90,6 +91,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup
             signal.signal(number, _on_signal)
+    keep_caches_apart()
     try:
         app()
     except HarnessError as error:

@@ -17,6 +17,8 @@ import numba
 from numba import njit
 from numba.core import config
 
+from harness.core.ownership import keep_caches_apart
+
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -55,6 +57,7 @@ def kernels(
 
 
 def _cache_folder(sources: tuple[str, ...]) -> Path | None:
+    keep_caches_apart()
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sources:
         path = _PACKAGE / source

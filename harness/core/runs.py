@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -15,6 +16,7 @@ from typing import Any
 from harness.core.errors import HarnessError, UsageError
 from harness.core.files import write_json
 from harness.core.host import host_facts
+from harness.core.ownership import give, owner
 
 SCHEMA_VERSION = 1
 
@@ -24,7 +26,8 @@ class RunFolder:
 
     Inside the block ``path`` is the ``.partial`` folder; leaving it cleanly writes ``run.json``
     and renames the folder to ``final``. An exception leaves the folder ``.partial``, with a
-    ``run.json`` that names the error, so that it can never be taken for a result.
+    ``run.json`` that names the error, so that it can never be taken for a result. What root
+    makes belongs to whom the folder of results, or the one above it, belongs.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class RunFolder:
         self.final = results / stem
         self.path = results / f"{stem}.partial"
         self._clock = time.monotonic()
+        self._owner = owner(results)
         self.exit_code = 0
         self.record: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
@@ -49,6 +53,8 @@ class RunFolder:
     def __enter__(self) -> RunFolder:
         try:
             self.path.mkdir(parents=True)
+            if os.geteuid() == 0 and owner(self.path.parent) != self._owner:
+                os.chown(self.path.parent, *self._owner)
         except OSError as error:
             raise UsageError(
                 f"cannot make a run folder in {self.path.parent}: {error.strerror}",
@@ -87,6 +93,8 @@ class RunFolder:
         self.record["exit_code"] = None if state == "running" else self.exit_code
         self.record["duration_s"] = time.monotonic() - self._clock
         write_json(self.path / "run.json", self.record)
+        if state != "running":
+            give(self.path, self._owner)
 
 
 def _slug(name: str) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from harness.core.config import Strict
 
@@ -89,20 +89,34 @@ class GdsJob(_Writing):
         return [call.command("bench", "gds", f"--grid={self.grid}")]
 
 
-class ReplayJob(_Writing):
+class _Replaying(_Writing):
+    mode: Literal["timed", "flat-out"] = "timed"
+    speed: Positive | None = None
+
+    @model_validator(mode="after")
+    def _speed_needs_times(self) -> Self:
+        if self.speed is not None and self.mode != "timed":
+            raise ValueError("speed means nothing flat out, where there are no times to keep")
+        return self
+
+    def replay(self, call: Call, trace: str) -> list[str]:
+        """See ``harness replay --help``."""
+        speed = [] if self.speed is None else [f"--speed={self.speed}"]
+        return call.command("replay", trace, f"--mode={self.mode}", *speed)
+
+
+class ReplayJob(_Replaying):
     """``replay``: a captured trace, which lies on the host, driven against the device."""
 
     kind: Literal["replay"]
     trace: Word
-    mode: Literal["timed", "flat-out"] = "timed"
-    speed: Positive = 1.0
 
     def steps(self, call: Call) -> list[list[str]]:
         """See ``harness replay --help``."""
-        return [call.command("replay", self.trace, f"--mode={self.mode}", f"--speed={self.speed}")]
+        return [self.replay(call, self.trace)]
 
 
-class CaptureReplayJob(_Writing):
+class CaptureReplayJob(_Replaying):
     """A modelled store on the device under the probe, then its trace against the same device."""
 
     kind: Literal["capture-replay"]
@@ -111,11 +125,9 @@ class CaptureReplayJob(_Writing):
     model: Word = "llama-3.1-8b-tp8"
     seed: Annotated[int, Field(ge=0)] = 0
     seconds: Positive = 30.0
-    mode: Literal["timed", "flat-out"] = "timed"
-    speed: Positive = 1.0
 
     def steps(self, call: Call) -> list[list[str]]:
-        """See ``harness capture --help``, ``harness emit --help`` and ``harness replay --help``."""
+        """See ``harness capture --help`` and ``harness emit --help``."""
         store = [
             call.harness, "emit", f"--store={self.store}", f"--requests={self.requests}",
             f"--model={self.model}", f"--seed={self.seed}", f"--seconds={self.seconds}",
@@ -123,10 +135,7 @@ class CaptureReplayJob(_Writing):
         capture = [
             call.harness, "capture", f"--device={call.path}", f"--results={call.results}", "--json",
         ]  # fmt: skip
-        return [
-            [*capture, "--", *store, *call.device],
-            call.command("replay", CAPTURED, f"--mode={self.mode}", f"--speed={self.speed}"),
-        ]
+        return [[*capture, "--", *store, *call.device], self.replay(call, CAPTURED)]
 
 
 class WearJob(_Job):

@@ -27,7 +27,7 @@ _SILENT_MS = 60_000
 _KEPT_BYTES = 1 << 16
 
 _HASHES = 'cd "$1" 2>/dev/null || exit 0; find . -type f -exec sha256sum {} +'
-_TAKE = 'cat > "$1.part" && mv "$1.part" "$1"'
+_TAKE = 'cat > "$1.$$" && mv "$1.$$" "$1"'
 _BROKEN = (OSError, EOFError, paramiko.SSHException)
 
 

@@ -144,3 +144,18 @@ def test_export(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "all.parquet")["metric"].to_pylist() == ["Bandwidth", "WAF"]
     with pytest.raises(UsageError, match=r"\.csv or \.parquet"):
         export(history.table(), tmp_path / "all.xlsx")
+
+
+def test_duckdb_reads_the_folder(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    history = History(tmp_path)
+    for day in range(PACK_SEGMENTS + 2):  # packed and loose segments
+        history.append(night(day, gbps(day), waf(1.5)))
+    query = (
+        "SELECT metric, count(DISTINCT run), max(value), max(unit), min(started)::DATE::VARCHAR"
+        f" FROM '{tmp_path}/*.parquet' WHERE good GROUP BY metric ORDER BY metric"
+    )
+    assert duckdb.sql(query).fetchall() == [
+        ("Bandwidth", PACK_SEGMENTS + 2, PACK_SEGMENTS + 1.0, "GB/s", "2026-01-01"),
+        ("WAF", PACK_SEGMENTS + 2, 1.5, "", "2026-01-01"),
+    ]
