@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 _POINTS = 120
-_MOST_TERMS = 4
+_MOST_TERMS = 8
 _MOST_DEPTHS = 5
 _KIND = ("hop", "direction", "pattern", "engine", "transport", "access", "layout")
 _WORDS = ("direction", "pattern", "layout", "access", "engine", "transport", "hop")
@@ -34,12 +34,14 @@ def figures(data: Record, device: str) -> list[Figure]:
     if len({s["request_bytes"] for s in samples}) < 2:
         return []
     drawable = [t for t in records(data, "bandwidth_terms") if members(t, samples)]
-    # Fits of one layout are parts of those of all layouts: their residuals are shown, no more.
-    shown = [t for t in drawable if not text(t, "layout")][:_MOST_TERMS]
-    found = [_fit(n, t, members(t, samples), drawable, device) for n, t in enumerate(shown)]
+    # Fits of one layout are parts of those of all layouts, and stand in the table.
+    shown = [t for t in drawable if not text(t, "layout")]
+    shown.sort(key=lambda t: (text(t, "direction") != "read", text(t, "pattern") == "layout"))
+    shown = shown[:_MOST_TERMS]
+    found = [_fit(n, t, members(t, samples), shown, device) for n, t in enumerate(shown)]
     if not found:
         return [_measured(samples, device)]
-    return [*found, _residuals(drawable, samples, device)]
+    return [*found, _residuals(shown, samples, device)]
 
 
 def members(term: Record, samples: Sequence[Record]) -> list[Record]:
@@ -176,7 +178,7 @@ def _residuals(terms: list[Record], samples: list[Record], device: str) -> Figur
         axes.set_ylabel("fit over sample, minus one (%)")
         legend_above(axes, 1)
 
-    note = "Each fitted term at each of its samples; a pattern over size is what the form lacks."
+    note = "Each fit at each of its samples; a pattern over size is what the form lacks."
     height = 3.3 + 0.17 * len(terms)
     title = "Residuals of the bandwidth fits"
     return Figure("calibration-residuals", title, "bytes; %", device, draw, note, height)

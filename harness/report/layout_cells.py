@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from harness.core.units import format_size
 from harness.report.values import cell, number, records, text
 
 CONTIGUOUS = "session-contiguous"
@@ -70,6 +71,9 @@ def label(found: dict[str, Any], among: Cells) -> str:
     kind = [c for c in among if bool(text(c, "layout")) == bool(text(found, "layout"))]
     keys = varying(kind, but=("layout", "pattern"))
     first = text(found, "layout") or text(found, "pattern") or "cell"
+    request = number(found, "request_bytes")
+    if not text(found, "layout") and request and len({c.get("request_bytes") for c in kind}) > 1:
+        first += f" {format_size(request)}"
     return ", ".join([first, *(word(found, key) for key in keys if found.get(key) is not None)])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.report import fragment_plots, layout_plots
+from harness.report import fragment_plots, layout_plots, request_plots
 from harness.report.layout_cells import (
     COUNTS,
     DIMENSIONS,
@@ -62,6 +62,7 @@ def section(run: Run) -> Section:
         ),
         figures=(
             *layout_plots.figures(cells, device),
+            *request_plots.figures(cells, device),
             *fragment_plots.figures(slowdowns(bench), device),
         ),
         notes=tuple(_notes(bench)),
@@ -80,7 +81,8 @@ def _verdicts(bench: dict[str, Any], cells: Cells) -> list[Verdict]:
     if unsettled:
         parts.append(f"{unsettled} of {len(cells)} cells did not settle")
     level = Level.CAUTION if unsettled else Level.GOOD
-    return [Verdict("Scattered layout, at worst", word, level, "; ".join(parts))]
+    subject = "Benchmark" if found is None else "Scattered layout, at worst"
+    return [Verdict(subject, word, level, "; ".join(parts))]
 
 
 def _keys(bench: dict[str, Any], cells: Cells, source: str) -> list[KeyNumber]:
