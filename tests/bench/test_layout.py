@@ -393,3 +393,38 @@ class TestTheOutlook:
         assert (said["cells"], said["load_points"]) == (0, 28)
         plain = harness("bench", "layout", "--grid", "layouts", "--size", "1GiB", "--dry-run")
         assert "608 more are too large for the device" in plain.stdout
+
+
+@pytest.mark.root
+def test_a_run_in_which_nothing_fits_is_no_success(tmp_path: Path) -> None:
+    words = ("bench", "layout", "--grid", "quick", "--size", "64MiB", "--results", str(tmp_path))
+    done = harness(*words)
+    assert done.returncode == 1
+    assert "skipped" in done.stdout and "needed)" in done.stdout
+    (run,) = tmp_path.iterdir()
+    record = json.loads((run / "bench.json").read_text())
+    assert len(record["skipped"]) == 4 and record["skipped"][0]["needed_bytes"] > 1 << 30
+    tiny = harness("bench", "layout", "--size", "1MiB")
+    assert (tiny.returncode, "too small for any cell" in tiny.stderr) == (2, True)
+
+
+@pytest.mark.root
+def test_a_fio_that_dies_ends_the_run_and_says_how_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    import yaml
+
+    fake = tmp_path / "bin" / "fio"
+    fake.parent.mkdir()
+    fake.write_text('#!/bin/bash\n[ "$1" = --version ] && echo fio-3.33 && exit\nkill -9 $$\n')
+    fake.chmod(0o755)
+    path = tmp_path / "grid.yaml"
+    path.write_text(yaml.safe_dump(grid(repeats=1, max_repeats=1).model_dump(mode="json")))
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    done = harness("bench", "layout", "--grid", str(path), "--results", str(tmp_path / "r"))
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "fio was killed (SIGKILL)" in done.stderr
+    (run,) = (tmp_path / "r").iterdir()
+    assert run.name.endswith(".partial") and f"--resume {run}" in done.stderr.replace("\n", "")
