@@ -70,6 +70,7 @@ from numpy.typing import NDArray
 from harness.core.config import Strict
 from harness.simulator.objects import (
     candidate,
+    chunks_behind,
     class_of,
     in_dram,
     node_of,
@@ -96,7 +97,7 @@ from harness.simulator.state import (
 
 __all__ = [
     "ASKED", "DRAM", "DROP", "EVICT", "HOOKS", "MOVE", "MOVE_STATE", "SSD", "Parameters", "World",
-    "admit", "begin", "candidate", "choose", "class_of", "created", "demote", "entered", "finish",
+    "admit", "begin", "candidate", "choose", "chunks_behind", "class_of", "created", "demote", "entered", "finish",
     "first_to_move",
     "in_dram", "key", "left", "node_of", "on_ssd", "order", "peek", "pinned", "pop", "push",
     "recomputed", "resident", "session_of", "set_aside", "size_of", "state_at", "used",

@@ -76,6 +76,15 @@ def session_of(s: Any, o: int) -> int:
     return s.session[s.stamp[o]]
 
 
+def chunks_behind(s: Any, o: int) -> int:
+    """Chunks from the last state before this one that is still resident, to this one."""
+    node = node_of(s, o)
+    above = s.made_before[node]
+    while above >= 0 and not resident(s, state_at(s, above)):
+        above = s.made_before[above]
+    return s.depth[node] - (s.depth[above] if above >= 0 else -1)
+
+
 def candidate(s: Any, q: int, o: int) -> bool:
     """Whether the structure lets the object go by way of queue ``q``."""
     if q == EVICT:

@@ -28,8 +28,8 @@ from harness.simulator.hooks import (
     MOVE_STATE,
     Parameters,
     World,
+    chunks_behind,
     class_of,
-    node_of,
     on_ssd,
     peek,
     pop,
@@ -37,7 +37,6 @@ from harness.simulator.hooks import (
     resident,
     session_of,
     size_of,
-    state_at,
 )
 from harness.simulator.idle import Idle, came_back, idle_table, share_back
 from harness.simulator.state import (
@@ -131,15 +130,6 @@ def loss(s: Any, o: int) -> float:
         return 0.0
     share = share_back(s.p.idle, waits(s, o)) if s.p.option[_PREDICTED] != 0 else 1.0
     return share * chunks_behind(s, o) * s.p.price[_CHUNK_USD]
-
-
-def chunks_behind(s: Any, o: int) -> int:
-    """Chunks from the last state before this one that is still there."""
-    node = node_of(s, o)
-    above = s.made_before[node]
-    while above >= 0 and not resident(s, state_at(s, above)):
-        above = s.made_before[above]
-    return s.depth[node] - (s.depth[above] if above >= 0 else -1)
 
 
 def key(s: Any, q: int, o: int) -> float:

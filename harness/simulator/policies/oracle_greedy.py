@@ -21,13 +21,12 @@ from harness.simulator.hooks import (
     MOVE_STATE,
     Parameters,
     World,
+    chunks_behind,
     class_of,
-    node_of,
     on_ssd,
     peek,
     pop,
     push,
-    resident,
     size_of,
     state_at,
 )
@@ -74,11 +73,7 @@ def worth(s: Any, o: int) -> float:
     left = float(s.p.hits_left[o])
     if class_of(s, o) == 0:
         return left
-    node = node_of(s, o)
-    above = s.made_before[node]
-    while above >= 0 and not resident(s, state_at(s, above)):
-        above = s.made_before[above]
-    return left * (s.depth[node] - (s.depth[above] if above >= 0 else -1))
+    return left * chunks_behind(s, o)
 
 
 def key(s: Any, q: int, o: int) -> float:
