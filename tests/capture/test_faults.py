@@ -21,6 +21,7 @@ from harness.capture import probe as probe_module
 from harness.capture.options import TraceOptions
 from harness.capture.probe import SYSTEM_PYTHON
 from harness.capture.session import Capture
+from harness.cli.app import main
 from harness.core.assets import asset_dir
 from harness.core.errors import HarnessError, MachineError, MeasurementError
 from harness.device.loop import LoopDevice
@@ -229,12 +230,21 @@ def test_the_failure_of_the_command_is_the_failure_of_the_capture(
     ],
 )
 def test_bad_input_is_one_clear_error(
-    loop: LoopDevice, tmp_path: Path, words: list[str], code: int, said: str
+    loop: LoopDevice,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    said: str,
 ) -> None:
     given = [loop.path if word == "LOOP" else word for word in words]
-    with harness("capture", "--out", str(tmp_path / "t.parquet"), *given) as process:
-        _, errors = process.communicate(timeout=30)
-    assert process.returncode == code, errors
+    out = ["--out", str(tmp_path / "t.parquet")]
+    monkeypatch.setattr(sys, "argv", ["harness", "capture", *out, *given])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    errors = capsys.readouterr().err
+    assert ended.value.code == code, errors
     assert said in errors and "Traceback" not in errors
     assert not list(tmp_path.iterdir())
 
