@@ -33,7 +33,7 @@ def test_an_unknown_parameter_is_named() -> None:
 
 
 def test_a_parameter_out_of_range_is_named() -> None:
-    with pytest.raises(UsageError, match="policy gandalf: candidates: .*less than or equal to 64"):
+    with pytest.raises(UsageError, match=r"policy gandalf: candidates: .*less than or equal to 64"):
         run(CORPUS, policy="gandalf", parameters={"candidates": 65})
 
 

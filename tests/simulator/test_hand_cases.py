@@ -6,16 +6,16 @@ import pytest
 
 from harness.simulator.engine_block import play
 from harness.simulator.requestlog import SsdAction, StateFrom
+from harness.simulator.run import Run
 from tests.simulator.cases import BLOCK, corpus_of, run
 
 ABCA = corpus_of([[1], [2], [3], [1]])
 GROWING = corpus_of([[1], [1, 2], [1, 2, 3]], [0, 0, 0])
 
 
-def actions(found):  # type: ignore[no-untyped-def]
-    return [
-        (int(row["request"]), SsdAction(row["action"]).name, int(row["node"])) for row in found.ssd
-    ]
+def actions(found: Run) -> list[tuple[int, str, int]]:
+    assert found.ssd is not None
+    return [(int(r["request"]), SsdAction(r["action"]).name, int(r["node"])) for r in found.ssd]
 
 
 @pytest.mark.parametrize("structure", ["leaf", "free"])
@@ -126,10 +126,6 @@ def test_what_moves_under_the_leaf_rule_begins_at_the_root() -> None:
 
 
 def test_kvbm_writes_at_the_second_offer_unless_a_fall_came_between() -> None:
-    def written(*times: float) -> int:
-        corpus = corpus_of([[1], [2], [1], [3], [1]][: 2 * len(times) - 1 : 2], times=times)
-        return run(corpus, policy="kvbm", dram_bytes=1, ssd_bytes=9).outcome.full.written
-
     def offered(*times: float) -> list[int]:
         """The same chunk made again and again, another pushing it out in between."""
         paths, clock = [], []
