@@ -96,13 +96,11 @@ from harness.simulator.state import (
 )
 
 __all__ = [
-    "ASKED", "DRAM", "DROP", "EVICT", "HOOKS", "MOVE", "MOVE_STATE", "SSD", "Parameters", "World",
-    "admit", "begin", "candidate", "choose", "chunks_behind", "class_of", "created", "demote", "entered", "finish",
-    "first_to_move",
-    "in_dram", "key", "left", "node_of", "on_ssd", "order", "peek", "pinned", "pop", "push",
-    "recomputed", "resident", "session_of", "set_aside", "size_of", "state_at", "used",
-    "victim_ssd",
-    "write_now",
+    "ASKED", "DRAM", "DROP", "EVICT", "HOOKS", "MOVE", "MOVE_STATE", "SSD", "Parameters",
+    "World", "admit", "begin", "candidate", "choose", "chunks_behind", "class_of", "created",
+    "demote", "entered", "finish", "first_to_move", "in_dram", "key", "left", "node_of",
+    "on_ssd", "order", "peek", "pinned", "pop", "push", "recomputed", "resident",
+    "session_of", "set_aside", "size_of", "state_at", "used", "victim_ssd", "write_now",
 ]  # fmt: skip
 
 HOOKS = (

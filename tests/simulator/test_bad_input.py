@@ -141,9 +141,8 @@ def test_a_policy_can_be_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None
 
     from harness.simulator import policies
 
-    point = EntryPoint(
-        "mine-too", "harness.simulator.policies.write_through", policies.ENTRY_POINTS
-    )
+    where = "harness.simulator.policies.write_through"
+    point = EntryPoint("mine-too", where, policies.ENTRY_POINTS)
 
     def points(group: str, name: str | None = None) -> list[EntryPoint]:
         return [point] if name in (None, point.name) else []

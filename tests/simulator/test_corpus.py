@@ -51,7 +51,8 @@ def test_lanes_are_those_of_the_request_traces(traces_dir: Path) -> None:
     folder = traces_dir / "claude-code" / "raw-small"
     ours = load_corpus(str(folder), lanes=3, note=quiet)
     theirs = build(open_requests(str(folder), lanes=3))
-    for name in ("time_s", "session", "turn", "parent", "depth", "first_request", "input_tokens"):
+    assert np.allclose(ours.time_s, theirs.time_s)
+    for name in ("session", "turn", "parent", "depth", "first_request", "input_tokens"):
         assert np.array_equal(getattr(ours, name), getattr(theirs, name)), name
     assert path(ours, 150) == path(theirs, 150)
 
