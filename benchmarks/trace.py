@@ -4,6 +4,10 @@ Goals: at least 1 million rows/s from text and 1.5 million rows/s into Parquet. 
 a line: blkparse text has two for a request, which are paired on the way. Run:
 
     python benchmarks/trace.py [--rows N] [--cores all]
+    python benchmarks/trace.py --large 100000000
+
+The second form converts one long text to Parquet with the command line, and a text of a tenth of
+that for comparison: CPU time, and whether memory grew with the trace.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ import argparse
 import json
 import os
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,9 +33,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--cores", choices=["one", "all"], default="one")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--large", type=int, metavar="ROWS")
     arguments = parser.parse_args()
     if arguments.cores == "one":
         one_core()
+    if arguments.large:
+        convert_large(arguments.large)
+        return
     with tempfile.TemporaryDirectory(prefix="trace-bench-") as folder:
         results = measure(Path(folder), arguments.rows)
     if arguments.json:
@@ -101,6 +111,46 @@ def measure(folder: Path, rows: int) -> dict:
     results["statistics"] = speed(rows, lambda: collect(open_trace(trace)))
     results["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return results
+
+
+class Synthetic:
+    """``synthetic`` rows as a source of traces, made as they are read."""
+
+    def __init__(self, rows: int) -> None:
+        from harness.trace.schema import SCHEMA, TraceMeta
+
+        self.path = Path("synthetic")
+        self.meta = TraceMeta(source="benchmark")
+        self.columns = SCHEMA.names
+        self._rows = rows
+
+    def batches(self, columns: object = None) -> Iterator:
+        """All columns."""
+        from harness.trace.columns import batch_from_arrays
+
+        for arrays in synthetic(self._rows):
+            yield batch_from_arrays(arrays)
+
+
+def convert_large(rows: int) -> None:
+    """Text of ``rows`` lines, and of a tenth, to Parquet, each in a process of its own."""
+    from harness.trace.convert import write_source
+
+    with tempfile.TemporaryDirectory(prefix="trace-bench-") as folder:
+        text, out = Path(folder) / "t.csv", Path(folder) / "t.parquet"
+        for count in (rows // 10, rows):
+            write_source(Synthetic(count), text, "csv")
+            words = [sys.executable, "-m", "harness", "trace", "convert", text, out, "--force"]
+            child = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+            _, status, usage = os.wait4(child.pid, 0)
+            if status:
+                raise SystemExit(f"the conversion failed: {status}")
+            cpu_s = usage.ru_utime + usage.ru_stime
+            print(
+                f"{count:,} lines of csv ({text.stat().st_size / 2**30:.1f} GiB) to Parquet: "
+                f"{count / cpu_s / 1e6:.2f} million rows/s of CPU time, "
+                f"peak memory {usage.ru_maxrss / 1024:.0f} MiB"
+            )
 
 
 def speed(rows: int, work: Callable[[], object]) -> float:
