@@ -139,9 +139,10 @@ class Remote:
             for row in self._table(["losetup", "-J", "-l", "-O", "NAME,BACK-FILE"], "loopdevices")
             if row.get("back-file") == serial
         ]
-        if len(found) != 1:
-            what = "no device has" if not found else f"{', '.join(found)} all have"
-            raise MachineError(f"{what} the serial {serial}")
+        if not found:
+            raise MachineError(f"no device of the host has the serial {serial}")
+        if len(found) > 1:
+            raise MachineError(f"{', '.join(found)} all have the serial {serial}")
         return found[0]
 
     def health(self, path: str) -> Health:

@@ -168,6 +168,7 @@ def test_windows_over_midnight(start: str, end: str, now: str, closes: str | Non
 def test_the_example_is_valid() -> None:
     tasks = plan(load_inventory(asset_dir("workloads") / "nightly/example.yaml"))
     assert [task.name for found in tasks.values() for task in found] == [
+        "rack1-path-S64GNE0R600123",
         "rack1-layouts-S64GNE0R600123",
         "rack2-wear",
     ]
