@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from harness.calibrate.reader import Calibration, MissingTerm
@@ -22,6 +22,7 @@ from harness.simulator.point import Point
 from harness.simulator.run import Run, simulate
 from harness.simulator.wearing.result import WearOfRun, WearRow, wear_row
 from harness.simulator.wearing.wear import How, wear_of
+from harness.stores.models import load_model
 
 ConstantsFrom = Literal["calibration", "filled", "seed"]
 
@@ -194,11 +195,18 @@ def rates_for(work: Work, machine: Machine, layout: str | None, waf: float | Non
 def _wear(corpus: Corpus, run: Run, machine: Machine, progress: Progress) -> list[WearOfRun]:
     if machine.profile is None or run.ssd is None or not run.point.ssd_bytes:
         return []
-    played = repeated(corpus, run.point.replays)
+    point, given = run.point, machine.how
+    duration_s = given.duration_s * point.replays if given.duration_s is not None else None
+    how = replace(given, tier_bytes=point.ssd_bytes, duration_s=duration_s)
+    model = load_model(point.model) if point.chunk_bytes is None else None
+    played = repeated(corpus, point.replays)
     return [
-        wear_of(run.ssd, played, run.sizes, layout, machine.profile, machine.how, progress=progress)
+        wear_of(
+            run.ssd, played, run.sizes, layout, machine.profile, how, model=model,
+            progress=progress,
+        )
         for layout in machine.layouts
-    ]
+    ]  # fmt: skip
 
 
 def _prices(machine: Machine) -> Prices | None:
