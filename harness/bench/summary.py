@@ -21,8 +21,8 @@ PRECONDITION = (
 Key = tuple[int, int]
 
 _SAME = (
-    "model", "context_tokens", "turns", "sessions", "age", "chunk_tokens", "access",
-    "queue_depth", "threads", "task_bytes", "transport", "background_writes", "engine",
+    "model", "context_tokens", "turns", "sessions", "age", "access", "queue_depth",
+    "threads", "task_bytes", "transport", "background_writes", "engine",
 )  # fmt: skip
 """Parameters in which two cells must agree to be compared; the layout differs."""
 
@@ -159,25 +159,29 @@ def _latency(samples: list[Sample]) -> dict[str, float] | None:
 
 
 def _comparisons(cells: list[Cell], kept: dict[str, dict[Key, Sample]]) -> list[Comparison]:
-    """Each layout against the contiguous one that was read in the same way, in the same rounds."""
-    contiguous = {
-        tuple(getattr(cell, key) for key in _SAME): cell
-        for cell in cells
-        if cell.layout == CONTIGUOUS
-    }
+    """Each layout against the contiguous one that was read in the same way, in the same rounds.
+
+    A store's chunk is part of its layout: without a contiguous session of the same chunk, one of
+    another is the yardstick.
+    """
+    contiguous: dict[tuple[Any, ...], dict[int | None, Cell]] = {}
+    for cell in cells:
+        if cell.layout == CONTIGUOUS:
+            same = tuple(getattr(cell, key) for key in _SAME)
+            contiguous.setdefault(same, {})[cell.chunk_tokens] = cell
     found = []
     for cell in cells:
-        other = contiguous.get(tuple(getattr(cell, key) for key in _SAME))
-        if cell.pattern != "layout" or cell.layout == CONTIGUOUS or other is None:
+        if cell.pattern != "layout" or cell.layout == CONTIGUOUS:
             continue
-        slowdown = _paired(kept[other.id], kept[cell.id], 0)
-        if slowdown is None:
+        others = contiguous.get(tuple(getattr(cell, key) for key in _SAME), {})
+        other = others.get(cell.chunk_tokens) or next(iter(others.values()), None)
+        slowdown = _paired(kept[other.id], kept[cell.id], 0) if other is not None else None
+        if other is None or slowdown is None:
             continue
-        same = {key: getattr(cell, key) for key in _SAME}
         found.append(
             Comparison(
                 layout=str(cell.layout),
-                **same,
+                **{key: getattr(cell, key) for key in (*_SAME, "chunk_tokens")},
                 request_bytes=cell.request_bytes,
                 contiguous_request_bytes=other.request_bytes,
                 slowdown=slowdown,

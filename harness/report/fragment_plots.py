@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 LEAST_SIZES = 3
 """Fewer sizes are no curve."""
 
+MOST_SERIES = 6
+
 _OCTAVE_PARTS = 4
 _NOTE = (
     "Time to read the same session back over the session-contiguous layout's, pair by pair, with "
@@ -39,6 +41,11 @@ def _by_fragment(found: Cells, device: str) -> Figure:
     groups: dict[str, list[dict[str, Any]]] = {}
     for c in found:
         groups.setdefault(", ".join(word(c, key) for key in keys), []).append(c)
+    many = len(groups) > MOST_SERIES
+    if many:  # a curve each would be a tangle: marks by layout
+        groups = {}
+        for c in found:
+            groups.setdefault(str(c["layout"]), []).append(c)
 
     def draw(axes: Axes) -> None:
         for n, (name, members) in enumerate(groups.items()):
@@ -52,8 +59,8 @@ def _by_fragment(found: Cells, device: str) -> Figure:
             ]
             axes.errorbar(
                 [c["request_bytes"] for c in mine], medians, [below, above],
-                linestyle=LINES[n % 4], marker=MARKERS[n % 7], color=SERIES[n % 7], capsize=3,
-                label=name or "scattered",
+                linestyle="none" if many else LINES[n % 4], marker=MARKERS[n % 7],
+                color=SERIES[n % 7], capsize=3, label=name or "scattered",
             )  # fmt: skip
         axes.axhline(1.0, color="0.5", linewidth=0.8)
         axes.set_xscale("log", base=2)
@@ -62,9 +69,10 @@ def _by_fragment(found: Cells, device: str) -> Figure:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
         axes.set_xlabel("mean bytes of a command")
         axes.set_ylabel("slower than contiguous")
-        legend_above(axes, 2)
+        legend_above(axes, 2 if many else 1)
 
+    height = 3.3 + 0.17 * (0 if many else len(groups))
     return Figure(
         "layouts-fragments", "Slowdown by the size of the fragments", "bytes; times", device, draw,
-        _NOTE,
+        _NOTE, height,
     )  # fmt: skip

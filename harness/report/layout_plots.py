@@ -26,10 +26,11 @@ _NOTE = "Median with its 95 % interval; wanted bytes only."
 
 
 def figures(cells: Cells, device: str) -> list[Figure]:
-    """Bandwidth against context length, a figure for each way of reading; or all cells in a row."""
+    """Bandwidth against context length, a figure for each way of reading; or a row a cell, if
+    they are few enough to be told apart."""
     placed = [c for c in cells if text(c, "layout") and number(c, "context_tokens")]
     if len({c["context_tokens"] for c in placed}) < 2:
-        return [_rows(cells, device)] if cells else []
+        return [_rows(cells, device)] if 0 < len(cells) <= _MOST_ROWS else []
     keys = varying(placed, but=("layout", "context_tokens"))
     groups: dict[str, list[dict[str, Any]]] = {}
     for c in placed:
@@ -75,25 +76,22 @@ def _context(found: dict[str, Any]) -> float:
 
 
 def _rows(cells: Cells, device: str) -> Figure:
-    shown = cells[:_MOST_ROWS]
-
     def draw(axes: Axes) -> None:
-        places = range(len(shown))[::-1]
-        for place, c in zip(places, shown, strict=True):
+        places = range(len(cells))[::-1]
+        for place, c in zip(places, cells, strict=True):
             low, high = _errors(c)
             style = 2 if not text(c, "layout") else int(text(c, "layout") != CONTIGUOUS)
             axes.errorbar(
                 [gbps(c) or 0.0], [place], xerr=[[low], [high]], capsize=4,
                 marker=MARKERS[style], color=SERIES[style],
             )  # fmt: skip
-        axes.set_yticks(places, [_short(label(c, cells)) for c in shown])
-        axes.set_ylim(-0.6, len(shown) - 0.4)
+        axes.set_yticks(places, [_short(label(c, cells)) for c in cells])
+        axes.set_ylim(-0.6, len(cells) - 0.4)
         axes.set_xlim(left=0)
         axes.set_xlabel("bandwidth (GB/s)")
 
-    height = min(7.0, 1.3 + 0.32 * len(shown))
-    note = _NOTE if len(shown) == len(cells) else f"{_NOTE} The first {len(shown)} cells."
-    return Figure("layouts-cells", "Bandwidth of each cell", "GB/s", device, draw, note, height)
+    height = min(7.0, 1.3 + 0.32 * len(cells))
+    return Figure("layouts-cells", "Bandwidth of each cell", "GB/s", device, draw, _NOTE, height)
 
 
 def _short(name: str) -> str:

@@ -130,6 +130,25 @@ def test_background_staging_and_both_engines(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
+def test_stores_of_their_own_chunk_are_compared_too(tmp_path: Path) -> None:
+    stores = ["session-contiguous", "kvbm", "lmcache-raw-block"]
+    found = bench_on_loop(grid({"stores": stores}, repeats=2, max_repeats=2), tmp_path)
+    chunks = {cell.layout: cell.chunk_tokens for cell in found.cells if cell.layout}
+    assert chunks["kvbm"] != chunks["session-contiguous"] == chunks["lmcache-raw-block"]
+    pairs = {pair.layout: pair for pair in found.comparisons}
+    assert set(pairs) == {"kvbm", "lmcache-raw-block"}
+    assert pairs["kvbm"].chunk_tokens == chunks["kvbm"]
+    cells = {cell.layout: cell for cell in found.cells}
+    ratios = [
+        fast / slow
+        for fast, slow in zip(
+            cells["session-contiguous"].samples_gbps, cells["kvbm"].samples_gbps, strict=True
+        )
+    ]
+    assert pairs["kvbm"].slowdown.median == pytest.approx(sum(ratios) / 2)
+
+
+@pytest.mark.root
 def test_reference_cells_write_and_mix(tmp_path: Path) -> None:
     reference = [
         {"pattern": "random", "block_bytes": ["4KiB"], "queue_depth": [4]},

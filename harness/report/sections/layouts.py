@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.report import fragment_plots, layout_plots, request_plots
+from harness.report import fragment_plots, layout_plots, load_plots, request_plots
 from harness.report.layout_cells import (
     COUNTS,
     DIMENSIONS,
@@ -40,7 +40,7 @@ def section(run: Run) -> Section:
     source = "gds" if run.get("bench") is None and run.get("gds") is not None else "bench"
     bench = run.get(source)
     cells = measured(bench)
-    if bench is None or not cells:
+    if bench is None or not (cells or records(bench, "load")):
         reason = (
             run.why_absent(source) if bench is None else "no cell of the benchmark was measured"
         )
@@ -64,6 +64,7 @@ def section(run: Run) -> Section:
             *layout_plots.figures(cells, device),
             *request_plots.figures(cells, device),
             *fragment_plots.figures(slowdowns(bench), device),
+            *load_plots.figures(bench, device),
         ),
         notes=tuple(_notes(bench)),
     )
@@ -72,6 +73,9 @@ def section(run: Run) -> Section:
 def _verdicts(bench: dict[str, Any], cells: Cells) -> list[Verdict]:
     unsettled = sum(c.get("settled") is False for c in cells)
     found = worst(bench)
+    if not cells:
+        points = len(records(bench, "load"))
+        return [Verdict("Load sweep", f"{points} POINTS", Level.GOOD, "measured")]
     if found is None:
         word, parts = f"{len(cells)} CELLS", ["measured"]
     else:
@@ -170,6 +174,7 @@ def _load(bench: dict[str, Any]) -> list[Table]:
     rows = tuple(
         (
             cell(dig(point, "layout")),
+            cell(dig(point, "on_deadline")),
             cell(dig(point, "context_tokens")),
             cell(dig(point, "rate_per_s")),
             cell(dig(point, "requests")),
@@ -184,6 +189,7 @@ def _load(bench: dict[str, Any]) -> list[Table]:
     )
     columns = (
         Column("layout", numeric=False),
+        Column("at the deadline", numeric=False),
         Column("context", "tokens"),
         Column("requests", "1/s"),
         Column("requests"),
