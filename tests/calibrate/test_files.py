@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.calibrate import Calibration
 from harness.calibrate.check import check
 from harness.calibrate.diff import diff
 from harness.calibrate.export import export
@@ -122,6 +123,33 @@ def test_a_newer_minor_version_is_read_without_what_it_added(edited: Callable[..
     assert parsed.file.schema_version == "1.9.0"
     warned = {warning.path for warning in check(path, now=NOW).warnings}
     assert {"bandwidth.0.zns_zone", "extra"} <= warned
+
+
+ADDED_IN_1_1 = {
+    "bandwidth_terms": ("transport", "access", "layout"),
+    "waf": ("namespace_bytes", "model", "requests", "point"),
+    "waf_terms": ("error", "rejected", "held", "runs"),
+    "endurance": ("policy", "store", "waf"),
+}
+
+
+def test_an_older_minor_version_is_read(tmp_path: Path, data: dict[str, Any]) -> None:
+    old = json.loads(json.dumps(data))
+    old["schema_version"] = "1.0.0"
+    del old["waf_layouts"]
+    for table, keys in ADDED_IN_1_1.items():
+        for record in old[table]:
+            for key in keys:
+                del record[key]
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(old))
+    parsed = read(path)
+    assert parsed.file.schema_version == "1.0.0" and parsed.unknown_keys == ()
+    assert parsed.file.waf_layouts == [] and check(path, now=NOW).valid
+    # It serves a reader as before.
+    new = Calibration(parse(json.dumps(data), "new").file)
+    assert Calibration(parsed.file).bandwidth_gbps(65536, 8) == new.bandwidth_gbps(65536, 8)
+    assert Calibration(parsed.file).waf() == new.waf()
 
 
 def test_the_same_keys_in_our_own_version_are_errors(edited: Callable[..., Path]) -> None:
