@@ -78,7 +78,8 @@ class LayoutUse(Strict):
     unwritten
         Objects that found no place, or left again before their bucket was written.
     lost
-        Objects that the store dropped although the policy kept them.
+        Objects that the store dropped although the policy kept them, if only for a little longer;
+        a tier as large as its device makes many of these, and few that matter.
     lost_uses
         Hits that the policy counted on objects that the store had dropped.
     overhead_bytes
