@@ -15,8 +15,10 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from harness.core.jit import kernels
+from harness.simulator import engine_segment
 from harness.simulator import hooks as defaults
 from harness.simulator.engine_block import play
+from harness.simulator.engine_segment import play_segments
 from harness.simulator.reference import keep, memory_for_tuple, refer
 
 ENGINE = tuple(
@@ -35,6 +37,9 @@ ENGINE = tuple(
     )
 )
 
+SEGMENT_WORDS = ("candidate", "key", "order", "pinned")
+"""What the queues mean by these names in the segment engine."""
+
 Play = Callable[[Any, int, int], None]
 
 
@@ -52,16 +57,37 @@ def _enter(s: Any, memory: Any, first: int, last: int) -> None:
     play(refer(s, memory), first, last)
 
 
+def _enter_segments(s: Any, memory: Any, first: int, last: int) -> None:
+    play_segments(refer(s, memory), first, last)
+
+
 @cache
 def bind(policy: ModuleType, compiled: bool = True) -> Play:
     """The engine with a policy's hooks: serves requests ``first`` to ``last`` - 1 on a state."""
+    hooks = own_words(policy)
     if not compiled:
-        plain: Play = _Binder(own_words(policy), None).bound(play)
-        return plain
-    file = str(Path(str(policy.__file__)).resolve())
-    outer, inner = kernels(file, *ENGINE), kernels(file, *ENGINE, inner=True)
+        return _plain(play, hooks)
+    return _compiled(_enter, hooks, (str(Path(str(policy.__file__)).resolve()), *ENGINE))
+
+
+@cache
+def bind_segments(compiled: bool = True) -> Play:
+    """The segment engine, on a ``SegmentState``."""
+    hooks = {name: getattr(engine_segment, name) for name in SEGMENT_WORDS}
+    if not compiled:
+        return _plain(play_segments, hooks)
+    return _compiled(_enter_segments, hooks, ("simulator/engine_segment.py", *ENGINE))
+
+
+def _plain(entry: Any, hooks: dict[str, FunctionType]) -> Play:
+    plain: Play = _Binder(hooks, None).bound(entry)
+    return plain
+
+
+def _compiled(entry: Any, hooks: dict[str, FunctionType], sources: tuple[str, ...]) -> Play:
+    outer, inner = kernels(*sources), kernels(*sources, inner=True)
     store = outer(_store)
-    enter = _Binder(own_words(policy), inner).bound(_enter, outer)
+    enter = _Binder(hooks, inner).bound(entry, outer)
 
     def engine(state: Any, first: int, last: int) -> None:
         memory = memory_for_tuple()

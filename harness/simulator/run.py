@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.core.errors import UsageError
-from harness.simulator.bind import bind
+from harness.simulator.bind import Play, bind, bind_segments
 from harness.simulator.corpus import Corpus, repeated
 from harness.simulator.outcome import Outcome, Traffic
 from harness.simulator.point import Point, trace_id
-from harness.simulator.policies import Policy, find_policy
+from harness.simulator.policies import Policy, find_policy, lru
 from harness.simulator.prepare import prepare
 from harness.simulator.requestlog import REQUEST_DTYPE, SSD_DTYPE, RequestLog, SsdLog
+from harness.simulator.segment_state import BYPASSED, SegmentState, new_segments
 from harness.simulator.sizes import ObjectSizes, object_sizes
 from harness.simulator.start import new_state
-from harness.simulator.state import COUNTER_NAMES, DRAM, LOG_ROWS, ROW_FIELDS, SSD, State
+from harness.simulator.state import COUNTER_NAMES, LOG_ROWS, ROW_FIELDS, State
+
+Engine = Literal["auto", "block", "segment"]
 
 PIECES = 100
 _FIRST_LOG = 1 << 20
@@ -62,6 +65,7 @@ def simulate(
     *,
     log: bool = False,
     compiled: bool = True,
+    engine: Engine = "auto",
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
     """Play the corpus of a point under its policy.
@@ -72,6 +76,9 @@ def simulate(
         Keep the request log and the SSD log.
     compiled
         Without, everything is interpreted: a thousand times slower, and nothing to compile.
+    engine
+        ``segment`` plays LRU under the leaf rule twenty times faster, with the same counts and no
+        SSD log; ``auto`` takes it where it can. UsageError where it was asked for and cannot.
     progress
         Told how many of how many requests were served.
 
@@ -88,15 +95,37 @@ def simulate(
     policy.check(point.structure)
     played = _passes(corpus, point.replays)
     ready = prepare(played, point.checkpoint, bool(sizes.state_bytes), policy.needs_future)
+    cuts = _cuts(played.requests, point)
+    can = by_segments(point, policy, log)
+    if engine == "segment" and not can:
+        raise UsageError(
+            "the segment engine plays lru, under structure leaf and on_ssd_hit stay, without a log",
+            fix="use engine auto or block",
+        )
+    if can and engine != "block":
+        segments = new_segments(played, ready, point, sizes)
+        snapshots = _play(segments, bind_segments(compiled), cuts, progress)
+        if not segments.reg[BYPASSED]:
+            return _summed(played, point, sizes, policy, segments, snapshots)
     rows = _FIRST_LOG if log else 0
     while True:
         state = new_state(played, ready, point, sizes, policy, rows)
-        snapshots = _play(state, policy, compiled, _cuts(played.requests, point), progress)
+        snapshots = _play(state, bind(policy.module, compiled), cuts, progress)
         wanted = int(state.reg[LOG_ROWS])
         if wanted <= rows or not log:
             break
         rows = wanted
-    return _summed(played, point, sizes, policy, state, snapshots, log)
+    run = _summed(played, point, sizes, policy, state, snapshots)
+    if not log:
+        return run
+    return replace(run, requests=request_log(played, state), ssd=ssd_log(played, state))
+
+
+def by_segments(point: Point, policy: Policy, log: bool) -> bool:
+    """Whether the segment engine can play a point."""
+    plain = policy.module.__name__ == lru.__name__ and not point.last_token and not log
+    chains = point.structure == "leaf" and point.on_ssd_hit == "stay"
+    return plain and chains and not point.checkpoint.startswith("every")
 
 
 def sizes_of(point: Point) -> ObjectSizes:
@@ -136,10 +165,9 @@ def _warm(requests: int, point: Point) -> int:
 
 
 def _play(
-    state: State, policy: Policy, compiled: bool, cuts: NDArray[np.int64],
+    state: State | SegmentState, engine: Play, cuts: NDArray[np.int64],
     progress: Callable[[int, int], None] | None,
 ) -> dict[int, NDArray[np.int64]]:  # fmt: skip
-    engine = bind(policy.module, compiled)
     snapshots = {0: state.total.copy()}
     for first, last in pairwise(cuts.tolist()):
         engine(state, first, last)
@@ -150,8 +178,8 @@ def _play(
 
 
 def _summed(
-    corpus: Corpus, point: Point, sizes: ObjectSizes, policy: Policy, state: State,
-    snapshots: dict[int, NDArray[np.int64]], log: bool,
+    corpus: Corpus, point: Point, sizes: ObjectSizes, policy: Policy, state: State | SegmentState,
+    snapshots: dict[int, NDArray[np.int64]],
 ) -> Run:  # fmt: skip
     total, passes = corpus.requests, point.replays
     edges = [total * k // passes for k in range(passes + 1)]
@@ -168,27 +196,25 @@ def _summed(
         passes=tuple(part(a, b) for a, b in pairwise(edges)),
         snapshots=np.array([snapshots[at] for at in kept]),
         snapshot_requests=np.array(kept, np.int64),
-        requests=request_log(corpus, state) if log else None,
-        ssd=ssd_log(corpus, state) if log else None,
+        requests=None,
+        ssd=None,
     )
 
 
 def outcome(
-    corpus: Corpus, state: State, sizes: ObjectSizes, counts: NDArray[np.int64], first: int,
-    last: int,
+    corpus: Corpus, state: State | SegmentState, sizes: ObjectSizes, counts: NDArray[np.int64],
+    first: int, last: int,
 ) -> Outcome:  # fmt: skip
     """The outcome of requests ``first`` to ``last`` - 1, which counted ``counts``."""
     rows = slice(first, last)
     hits = state.row[rows, 0].astype(np.int64)
     chunks = state.chunks[rows].astype(np.int64)
     some = chunks > 0
-    states = len(state.flag) // 2
+    resident = state.resident()
     traffic = []
     for kind, size in enumerate(sizes.by_class):
-        flags = state.flag[states:] if kind else state.flag[:states]
         values: dict[str, Any] = dict(zip(COUNTER_NAMES, counts[:, kind].tolist(), strict=True))
-        values["resident_dram"] = int(np.count_nonzero(flags & DRAM))
-        values["resident_ssd"] = int(np.count_nonzero(flags & SSD))
+        values |= {name: both[kind] for name, both in resident.items()}
         traffic.append(Traffic(size_bytes=size, **values))
     times = corpus.time_s[rows]
     return Outcome(

@@ -133,3 +133,11 @@ class State(NamedTuple):
     row: np.ndarray
     log: np.ndarray
     p: Any
+
+    def resident(self) -> dict[str, tuple[int, int]]:
+        """Objects of each class in each tier."""
+        nodes = len(self.flag) // 2
+        kinds = self.flag[:nodes], self.flag[nodes:]
+        dram = [int(np.count_nonzero(flags & DRAM)) for flags in kinds]
+        ssd = [int(np.count_nonzero(flags & SSD)) for flags in kinds]
+        return {"resident_dram": (dram[0], dram[1]), "resident_ssd": (ssd[0], ssd[1])}

@@ -184,7 +184,7 @@ def make_room(s: Any, size: int) -> bool:
         elif write and write_ssd(s, o):
             s.total[MOVED, class_of(s, o)] += 1
         else:
-            if s.cfg[LEAF] != 0 and not candidate(s, DROP, o):
+            if s.cfg[LEAF] != 0 and write:  # it was to move, which does not let it be dropped
                 o = peek(s, DROP)
                 if o < 0:
                     return False

@@ -178,7 +178,7 @@ class Plain:
             elif write and self.write(x):
                 self.count[x[0]]["moved"] += 1
             else:
-                if self.point.structure == "leaf" and not self.may("drop", x):
+                if self.point.structure == "leaf" and write:
                     x = self.first("drop")
                     if x is None:
                         return False
