@@ -51,6 +51,8 @@ def register(group: typer.Typer) -> None:
     """Add the commands to the group ``simulate``."""
     group.command("compare")(compare)
     group.command("sweep")(sweep)
+    group.command("figures")(figures)
+    group.command("reproduce")(reproduce)
 
 
 def compare(
@@ -251,5 +253,112 @@ def _frontier_table(rows: list[dict[str, Any]]) -> Any:
             row["trace"], row["model"], format_size(row["dram_bytes"]),
             format_size(row["ssd_bytes"]), row["label"], row["parameters"], f"{row['miss']:.4f}",
             format_size(row["written_bytes"]), "yes" if row["on_frontier"] else "",
+        )  # fmt: skip
+    return table
+
+
+def figures(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Run folder of a sweep (also a partial one).")
+    ],
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", "-p", help="Drive whose rated writes turn bytes into days."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the pictures [default: RUN/figures].")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Draw a sweep as the published simulator's figures: pictures, and a page with them all.
+
+    Example: harness simulate figures results/20261130T120000Z-simulate-sweep-frontier
+    """
+    from harness.core.profiles import load_profile
+    from harness.report.simulate_figures import figures as drawable
+    from harness.report.simulate_page import write_figures
+    from harness.simulator.sweep.records import FOLDER, read_records
+
+    rows = read_records(run / FOLDER).to_pylist()
+    tbw = load_profile(profile).tbw_bytes if profile else None
+    drawn = drawable(rows, tbw)
+    if not drawn:
+        raise UsageError(f"the records of {run} allow no figure: they hold one point")
+    folder = out or run / "figures"
+    page = write_figures(drawn, folder, title=run.name)
+    if as_json:
+        output.print_json({
+            "page": str(page), "figures": [
+                {"file": f"{one.name}.svg", "title": one.title, "of": one.device, "note": one.note}
+                for one in drawn
+            ],
+        })  # fmt: skip
+        return
+    for one in drawn:
+        output.console().print(f"{one.name}.svg: {one.title}", markup=False)
+    output.console().print(f"page: {page}", soft_wrap=True, markup=False)
+
+
+def reproduce(
+    paper: Annotated[
+        str,
+        typer.Argument(metavar="PAPER", help="trace-a, claude-code-062126, or a YAML like those."),
+    ],
+    file: Annotated[str, typer.Option("--file", help="The trace, which you have to supply.")],
+    only: Annotated[str | None, typer.Option(help="Only targets of this policy.")] = None,
+    seed: SeedOption = None,
+    limit: LimitOption = None,
+    results: ResultsOption = Path("results"),
+    as_json: JsonFlag = False,
+) -> None:
+    """Our digits beside the paper's, under every reading of what its text leaves open.
+
+    The traces are not published, so you bring them; on another trace the digits are others.
+
+    Example: harness simulate reproduce trace-a --file trace-a.jsonl --only lru
+    """
+    from harness.core.files import write_json
+    from harness.core.runs import RunFolder
+    from harness.simulator.corpus import load_corpus
+    from harness.simulator.reproduce import load_paper
+    from harness.simulator.reproduce import reproduce as play
+
+    wanted = load_paper(paper)
+    corpus = load_corpus(file, lanes=wanted.lanes, seed=seed, limit=limit)
+    if corpus.block_tokens != wanted.block_tokens:
+        raise UsageError(
+            f"{file} has blocks of {corpus.block_tokens} tokens, the paper's trace has"
+            f" {wanted.block_tokens}: its digits cannot be compared"
+        )
+    with RunFolder(
+        results, "simulate-reproduce", Path(paper).stem, {"paper": wanted.model_dump(mode="json")}
+    ) as run:
+        with output.progress_bar("reproduce", enabled=not as_json) as progress:
+            readings = play(wanted, corpus, seed=seed, only=only, progress=progress)
+        record = {
+            "trace": corpus.name, "readings": [one.model_dump() for one in readings],
+            "run": str(run.final),
+        }  # fmt: skip
+        write_json(run.path / "reproduce.json", record)
+    if as_json:
+        output.print_json(record)
+    else:
+        output.console().print(_readings_table(readings))
+
+
+def _readings_table(readings: list[Any]) -> Any:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("target", "reading", "ours / the paper's", "error", title="Ours and the paper's")
+    for one in readings:
+        choices = ", ".join(f"{k.split('.')[-1]} {v}" for k, v in one.choices.items())
+        pairs = "\n".join(
+            f"{name}: {one.ours[name]:.4g} / {theirs:.4g}" for name, theirs in one.theirs.items()
+        )
+        shown = "-" if one.error is None else f"{one.error:.3f}"
+        table.add_row(
+            escape(one.label), escape(choices) or "-", escape(pairs),
+            f"[green]{shown}, best[/]" if one.best else shown,
         )  # fmt: skip
     return table

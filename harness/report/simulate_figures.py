@@ -1,0 +1,276 @@
+"""The published simulator's figures, from the records of a sweep of ours.
+
+Each caption says what trace and tiers it is of, and what must not be compared with the paper's
+digits: those are of traces that are not published.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from harness.core.units import format_size
+from harness.report.model import Figure
+from harness.report.plots import LINES, MARKERS, SERIES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Row = dict[str, Any]
+Rows = Sequence[Row]
+
+TB = 1e12
+DAY_S = 86400.0
+_CACHE = ("trace", "lanes", "seed", "checkpoint", "structure", "on_ssd_hit", "replays")
+_TIERS = ("dram_bytes", "ssd_bytes")
+
+
+def figures(rows: Iterable[Row], tbw_bytes: float | None = None) -> list[Figure]:
+    """All figures that the records allow; a point that could not be played is left out.
+
+    ``tbw_bytes``: rated writes of the drive, for lifetimes in place of bytes written.
+    """
+    played = [row for row in rows if row.get("error") is None]
+    found: list[Figure] = []
+    for group in _groups(played, (*_CACHE, "model", *_TIERS)):
+        found += [
+            *_frontier(group, tbw_bytes),
+            *_hits_by_tier(group),
+            *_written_by_class(group),
+            *_useful(group),
+            *_candidates(group),
+        ]
+    for group in _groups(played, (*_CACHE, "model", "policy", "parameters")):
+        found += _tier_ratio(group)
+    for group in _groups(played, (*_CACHE, *_TIERS)):
+        found += _models(group)
+    return [_numbered(figure, number) for number, figure in enumerate(found, 1)]
+
+
+def _numbered(figure: Figure, number: int) -> Figure:
+    return Figure(
+        f"{number:02}-{figure.name}", figure.title, figure.unit, figure.device, figure.draw,
+        figure.note, figure.height_in,
+    )  # fmt: skip
+
+
+def _groups(rows: Rows, keys: Sequence[str]) -> list[list[Row]]:
+    def key(row: Row) -> tuple[str, ...]:
+        return tuple(str(row.get(name)) for name in keys)
+
+    return [list(group) for _, group in groupby(sorted(rows, key=key), key=key)]
+
+
+def _by_label(rows: Rows) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["label"]].append(row)
+    return dict(sorted(found.items()))
+
+
+def _setting(row: Row) -> str:
+    lanes = f"{row['lanes']} lanes" if row["lanes"] else "as recorded"
+    return (
+        f"{row['trace'].split('@')[0]}, {lanes}, {row['model']}, DRAM"
+        f" {format_size(row['dram_bytes'])}, SSD {format_size(row['ssd_bytes'])},"
+        f" {row['checkpoint']}, {row['structure']}"
+    )
+
+
+def _figure(
+    name: str, title: str, unit: str, rows: Rows, draw: Callable[[Axes], None], note: str
+) -> Figure:
+    digits = "Shapes may be compared with the paper, digits may not: its trace is another."
+    return Figure(name, title, unit, _setting(rows[0]), draw, note=f"{note} {digits}")
+
+
+def _style(number: int) -> dict[str, Any]:
+    return {
+        "color": SERIES[number % len(SERIES)],
+        "marker": MARKERS[number % len(MARKERS)],
+        "linestyle": LINES[number // len(SERIES) % len(LINES)],
+    }
+
+
+def _frontier(rows: Rows, tbw_bytes: float | None) -> list[Figure]:
+    """Figures 3 and 7: every point of every policy."""
+    if len(_by_label(rows)) < 2:
+        return []
+    days = tbw_bytes is not None and all(row["seconds"] for row in rows)
+
+    def worn(row: Row) -> float | None:
+        if not days or tbw_bytes is None:
+            return float(row["written_bytes"]) / TB
+        written = row["written_bytes"] / row["seconds"] * DAY_S
+        return tbw_bytes / written if written else None
+
+    def draw(axes: Axes) -> None:
+        for number, (label, own) in enumerate(_by_label(rows).items()):
+            points = sorted((x, row["miss"]) for row in own if (x := worn(row)) is not None)
+            axes.plot([x for x, _ in points], [y for _, y in points], label=label, **_style(number))
+        if days:
+            axes.set_xscale("log")
+        axes.set_xlabel("life at WAF 1 (days)" if days else "written to the SSD (TB)")
+        axes.set_ylabel("miss ratio")
+        axes.legend(ncols=2)
+
+    return [
+        _figure(
+            "frontier", "Misses against wear (Figures 3 and 7)", "miss ratio, days or TB", rows,
+            draw, "Each line is one policy over all values of its knob.",
+        )
+    ]  # fmt: skip
+
+
+def _hits_by_tier(rows: Rows) -> list[Figure]:
+    """Figure 10: where hits come from, for each policy's point of fewest misses."""
+    best = _best(rows)
+
+    def draw(axes: Axes) -> None:
+        for side, kind in enumerate(("full", "state")):
+            for at, row in enumerate(best):
+                dram, ssd = row[f"{kind}_hits_dram"], row[f"{kind}_hits_ssd"]
+                share = 100 * ssd / (dram + ssd) if dram + ssd else 0.0
+                axes.barh(at + 0.4 * side - 0.2, share, 0.36, color=SERIES[side],
+                          label=("chunks", "states")[side] if at == 0 else None)  # fmt: skip
+        axes.set_yticks(range(len(best)), [row["label"] for row in best])
+        axes.invert_yaxis()
+        axes.set_xlim(0, 100)
+        axes.set_xlabel("share of the hits that come from the SSD (%)")
+        axes.legend()
+
+    return [
+        _figure("tiers", "Which tier serves hits (Figure 10)", "percent", rows, draw,
+                "Each policy at its value of fewest misses.")
+    ]  # fmt: skip
+
+
+def _written_by_class(rows: Rows) -> list[Figure]:
+    """Figure 12: bytes by class, first writes and again."""
+    best = _best(rows)
+
+    def draw(axes: Axes) -> None:
+        for at, row in enumerate(best):
+            left = 0.0
+            for side, kind in enumerate(("full", "state")):
+                size = row["chunk_bytes" if kind == "full" else "state_bytes"] / TB
+                for part, shade in (("first", 1.0), ("again", 0.45)):
+                    first = row[f"{kind}_first_written"]
+                    count = first if part == "first" else row[f"{kind}_written"] - first
+                    name = f"{('chunks', 'states')[side]}, {part}"
+                    axes.barh(at, count * size, 0.6, left=left, color=SERIES[side], alpha=shade,
+                              label=name if at == 0 else None)  # fmt: skip
+                    left += count * size
+        axes.set_yticks(range(len(best)), [row["label"] for row in best])
+        axes.invert_yaxis()
+        axes.set_xlabel("written to the SSD (TB)")
+        axes.legend()
+
+    return [
+        _figure("written", "What is written, by kind (Figure 12)", "TB", rows, draw,
+                "Each policy at its value of fewest misses.")
+    ]  # fmt: skip
+
+
+def _useful(rows: Rows) -> list[Figure]:
+    """Figure 11's totals: shares of the writes that were hit, or asked for never again."""
+    best = [row for row in _best(rows) if row["full_written"] or row["state_written"]]
+    if not best:
+        return []
+
+    def draw(axes: Axes) -> None:
+        for number, (kind, what) in enumerate(
+            (kind, what) for kind in ("full", "state") for what in ("useful", "never_again")
+        ):
+            shares = [
+                100 * row[f"{kind}_{what}"] / row[f"{kind}_written"] if row[f"{kind}_written"]
+                else float("nan") for row in best
+            ]  # fmt: skip
+            name = f"{'chunks' if kind == 'full' else 'states'}, {what.replace('_', ' ')}"
+            axes.plot(shares, range(len(best)), linestyle="none", label=name,
+                      marker=MARKERS[number], color=SERIES[number])  # fmt: skip
+        axes.set_yticks(range(len(best)), [row["label"] for row in best])
+        axes.invert_yaxis()
+        axes.set_xlim(0, 100)
+        axes.set_xlabel("share of what was written (%)")
+        axes.legend()
+
+    return [
+        _figure("useful", "What writes were good for (Figure 11)", "percent", rows, draw,
+                "Useful: hit on the SSD before it left; never again: in no later request.")
+    ]  # fmt: skip
+
+
+def _candidates(rows: Rows) -> list[Figure]:
+    """Section 5.8: how many candidates are looked at."""
+    import json
+
+    own = [(json.loads(row["parameters"]).get("candidates"), row) for row in rows]
+    points = sorted((number, row["miss"], row["written_bytes"]) for number, row in own if number)
+    if len({number for number, _, _ in points}) < 2:
+        return []
+
+    def draw(axes: Axes) -> None:
+        axes.plot([n for n, _, _ in points], [m for _, m, _ in points], **_style(0))
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel("candidates")
+        axes.set_ylabel("miss ratio")
+
+    return [_figure("candidates", "More candidates (section 5.8)", "miss ratio", rows, draw, "")]
+
+
+def _tier_ratio(rows: Rows) -> list[Figure]:
+    """Figure 8: the same capacity in all, more or less of it DRAM."""
+    found = []
+    for group in _groups([{**r, "total": r["dram_bytes"] + r["ssd_bytes"]} for r in rows],
+                         ("total",)):  # fmt: skip
+        if len({row["dram_bytes"] for row in group}) < 3:
+            continue
+        points = sorted((100 * r["dram_bytes"] / r["total"], r["miss"]) for r in group)
+
+        def draw(axes: Axes, points: list[tuple[float, float]] = points) -> None:
+            axes.plot([x for x, _ in points], [y for _, y in points], **_style(0))
+            axes.set_xlabel("DRAM's share of the capacity (%)")
+            axes.set_ylabel("miss ratio")
+
+        title = f"{group[0]['label']}: DRAM against SSD (Figure 8)"
+        found.append(_figure("ratio", title, "miss ratio, percent", group, draw, ""))
+    return found
+
+
+def _models(rows: Rows) -> list[Figure]:
+    """Figure 9: the gain over LRU by the size of a state against a chunk."""
+    by_model = _groups(rows, ("model",))
+    if len(by_model) < 2:
+        return []
+    series: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for group in by_model:
+        best = {row["label"]: row["written_bytes"] for row in _best(group)}
+        base = best.get("lru")
+        ratio = group[0]["state_bytes"] / group[0]["chunk_bytes"]
+        for label, written in best.items():
+            if base and written:
+                series[label].append((ratio, base / written))
+
+    def draw(axes: Axes) -> None:
+        for number, (label, points) in enumerate(sorted(series.items())):
+            points.sort()
+            axes.plot([x for x, _ in points], [y for _, y in points], label=label, **_style(number))
+        axes.set_xlabel("bytes of a state over bytes of a chunk")
+        axes.set_ylabel("LRU's writes over its own")
+        axes.legend(ncols=2)
+
+    return [
+        _figure("models", "Gain in writes by model (Figure 9)", "ratio", rows, draw,
+                "The ratio of state to chunk falls with the block: 64 tokens are a quarter of 16.")
+    ]  # fmt: skip
+
+
+def _best(rows: Rows) -> list[Row]:
+    """Each policy's point of fewest misses, fewest writes among equals."""
+    return [
+        min(own, key=lambda row: (row["miss"], row["written_bytes"]))
+        for own in _by_label(rows).values()
+    ]
