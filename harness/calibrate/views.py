@@ -11,8 +11,13 @@ import yaml
 
 from harness.calibrate.model import CalibrationFile
 
-CSV_TABLES = ("bandwidth", "waf", "endurance", "layout_terms", "bandwidth_terms", "constants")
+CSV_TABLES = (
+    "bandwidth", "waf", "endurance", "layout_terms", "bandwidth_terms", "hop_terms", "waf_terms",
+    "waf_layouts", "constants", "not_measured",
+)  # fmt: skip
 """The lists that can be written as CSV, one row a record."""
+
+_INNER = ("points", "stores")
 
 
 def to_yaml(file: CalibrationFile) -> str:
@@ -23,7 +28,8 @@ def to_yaml(file: CalibrationFile) -> str:
 def to_csv(file: CalibrationFile, table: str) -> str:
     """One of ``CSV_TABLES``; nested values become columns such as ``gbps.median``.
 
-    Points of a layout term are a row each. An absent value is an empty field.
+    Points of a layout term and stores side by side are a row each. An absent value is an empty
+    field.
     """
     rows = list(_rows(file.model_dump(mode="json")[table]))
     columns = list(dict.fromkeys(key for row in rows for key in row))
@@ -36,13 +42,13 @@ def to_csv(file: CalibrationFile, table: str) -> str:
 
 def _rows(records: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for record in records:
-        points = record.get("points")
-        if points is None:
+        inner = next((key for key in _INNER if key in record), None)
+        if inner is None:
             yield dict(_flat(record))
             continue
-        rest = {key: value for key, value in record.items() if key != "points"}
-        for point in points:
-            yield dict(_flat({**rest, **point}))
+        rest = {key: value for key, value in record.items() if key != inner}
+        for one in record[inner]:
+            yield dict(_flat({**rest, **one}))
 
 
 def _flat(record: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

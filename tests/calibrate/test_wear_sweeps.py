@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from harness.calibrate import Calibration, MissingTerm
+from harness.calibrate.diff import diff
 from harness.calibrate.export import export
 from harness.calibrate.model import CalibrationFile
+from harness.calibrate.views import to_csv
 from tests.calibrate.builders import run_folder, wear
 
 MIB = 1 << 20
@@ -131,3 +133,13 @@ def test_several_policies_give_an_endurance_each(tmp_path: Path) -> None:
     file = export([run_folder(tmp_path, wear={**both[0], "points": both})])
     assert [(d.policy, d.waf) for d in file.endurance] == [("drive", 2.0), ("femu-late", 2.0)]
     assert Calibration(file).endurance(policy="femu-late").policy == "femu-late"
+
+
+def test_every_point_of_a_sweep_is_compared_and_tabled(tmp_path: Path) -> None:
+    chunks = [point(1 + c / 10, chunk_bytes=c * MIB) for c in (1, 4, 16)]
+    file = exported(tmp_path, [*chunks, point(1.2, store="kvbm")])
+    found = [item for item in diff(file, file) if item.what.startswith("WAF")]
+    assert len(found) == 4 and {item.verdict for item in found} == {"same"}
+    rows = to_csv(file, "waf_layouts").splitlines()
+    assert len(rows) == 1 + 2 and "held.line_bytes" in rows[0]
+    assert len(to_csv(file, "waf_terms").splitlines()) == 1 + len(file.waf_terms) == 2
