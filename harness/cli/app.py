@@ -21,6 +21,7 @@ from harness.cli import (
     report,
     requests,
     run,
+    simulate,
     stores,
     trace,
     validate,
@@ -42,6 +43,7 @@ GROUPS: tuple[ModuleType, ...] = (
     bench,
     validate,
     calibrate,
+    simulate,
     report,
     nightly,
 )

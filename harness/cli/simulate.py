@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 class _TraceFirst(TyperGroup):
     """``harness simulate TRACE …`` is ``harness simulate run TRACE …``."""
 
+    default = "run"
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] != "--help":
-            args.insert(0, "run")
+            args.insert(0, self.default)
         rest: list[str] = super().parse_args(ctx, args)
         return rest
 

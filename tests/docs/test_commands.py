@@ -59,7 +59,7 @@ def run(step: Step, block: Block, work: Path, environment: dict[str, str]) -> No
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     assert done.returncode == block.exit_code, f"{step.command}\n{done.stdout}"
@@ -111,6 +111,8 @@ def resolve(words: list[str]) -> tuple[Any, list[str]]:
     """The command that ``words`` reach, and its arguments."""
     node: Any = TREE
     while hasattr(node, "commands") and words and not words[0].startswith("-"):
+        if words[0] not in node.commands and getattr(node, "default", None):
+            words = [node.default, *words]
         assert words[0] in node.commands, f"no command {words[0]!r}"
         node, words = node.commands[words[0]], words[1:]
     return node, words
