@@ -72,7 +72,8 @@ def append_segment(
     rows = 0
     with pq.ParquetFile(segment, pre_buffer=False) as source:
         for group in range(source.num_row_groups):
-            table = source.read_row_group(group)
+            # Each thread would keep memory of its own.
+            table = source.read_row_group(group, use_threads=False)
             if amended:
                 table = _amend(table, first_row + rows, amended)
             writer.write_table(table)
