@@ -143,8 +143,9 @@ def comparison_table(results: Sequence[dict[str, Any]]) -> Table:
         )
     wafs = [result["waf"]["cumulative"] for result in results]
     table.caption = (
-        f"first, all, steady: WAF; that of all writes differs by a factor of "
-        f"{max(wafs) / min(wafs):.2f}; mapped: of the namespace, writes: namespaces, erases: a line"
+        f"WAF differs by a factor of {max(wafs) / min(wafs):.2f} between policies\n"
+        "first, all, steady: WAF of the first namespace, of all writes, when steady;\n"
+        "mapped: of the namespace; writes: namespaces; erases: a line"
     )
     return table
 
