@@ -142,8 +142,9 @@ def _trace_embedded(job: CaptureJob, out: Path, progress: Progress) -> Traced:
             emitted.append(embedded.run_store(wanted, loop, folder, progress))
 
         traced = _trace(capture, work, open_ended=False)
-    if wanted.real and emitted:
-        return replace(traced, details={**traced.details, "store": emitted[0].as_json()})
+    if folder and emitted:
+        store = {**emitted[0].as_json(), "objects": f"{folder.name}/objects.parquet"}
+        return replace(traced, details={**traced.details, "store": store})
     return traced
 
 

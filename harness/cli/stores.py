@@ -86,6 +86,10 @@ def trace(
         int, typer.Option(min=4, help="The device's largest request, KiB.")
     ] = 1280,
     max_segments: Annotated[int, typer.Option(min=1, help="Its largest number of segments.")] = 128,
+    scattered: Annotated[
+        bool,
+        typer.Option("--scattered", help="Buffers in scattered pages: cut by --max-segments too."),
+    ] = False,
     lanes: LanesOption = None,
     block_tokens: BlockOption = None,
     seed: SeedOption = 0,
@@ -111,6 +115,7 @@ def trace(
             limits=DeviceLimits(max_sectors_kb, max_segments),
             limit=limit,
             written_bytes=parse_size(written) if written else None,
+            scattered=scattered or None,
             progress=progress,
         )
     data = {"trace": str(out), "requests": rows, "seed": seed, "store_report": made.report()}

@@ -69,17 +69,19 @@ def write_model_trace(
     limits: DeviceLimits,
     limit: int | None = None,
     written_bytes: int | None = None,
+    scattered: bool | None = None,
     progress: Progress = quiet,
 ) -> int:
     """Write what the store would do as a trace; the number of its rows.
 
     A request's calls begin at its own time, a microsecond apart; nothing has a latency. Ends after
     ``limit`` requests or so many bytes written; an endless trace of requests needs one of them.
+    ``scattered``: whether the pages behind the buffers are; None for those of the store's engine.
     UsageError if neither can end it.
     """
     if limit is None and written_bytes is None and requests.endless:
         raise UsageError(f"{requests.name} never ends: say how many requests or bytes")
-    size = limits.request_bytes(scattered=store.fixed_buffers)
+    size = limits.request_bytes(scattered=store.fixed_buffers if scattered is None else scattered)
     device = DeviceMeta(
         size_bytes=store.capacity_bytes,
         max_sectors_kb=limits.max_sectors_kb,

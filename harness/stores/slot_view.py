@@ -93,15 +93,10 @@ class SlotView:
         """Slots touched over the highest slot touched: 1 where the bump pointer left no hole."""
         return self.touched / (int(self.written.max(initial=0)) + 1)
 
-    def share_of_largest(self, writes: bool) -> float:
-        """Share of the bytes that moved in requests of the commonest large size."""
+    def mean_request(self, writes: bool) -> float:
+        """Mean bytes of a request for payload."""
         sizes = self.write_sizes if writes else self.read_sizes
-        large = sizes[sizes > _HEADER]
-        if not len(large):
-            return 0.0
-        values, counts = np.unique(large, return_counts=True)
-        best = int(np.argmax(values * counts))
-        return float(values[best] * counts[best] / large.sum())
+        return float(sizes.mean()) if len(sizes) else 0.0
 
     def commonest(self, writes: bool) -> int:
         """The request size that moved most bytes."""

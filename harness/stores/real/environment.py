@@ -46,8 +46,8 @@ class RealStore:
 
 
 _STORES = (
-    RealStore("lmcache", "lmcache-captured", ".venv-lmcache", "lmcache_rust_raw_block_io"),
-    RealStore("lmcache-uring", "lmcache-captured-uring", ".venv-lmcache",
+    RealStore("lmcache", "lmcache-driven", ".venv-lmcache", "lmcache_rust_raw_block_io"),
+    RealStore("lmcache-uring", "lmcache-driven-uring", ".venv-lmcache",
               "lmcache_rust_raw_block_io"),
     RealStore("vllm", "lmcache-vllm", ".venv-vllm", "vllm"),
 )  # fmt: skip

@@ -18,7 +18,6 @@ import yaml
 from harness.core.errors import UsageError
 from harness.core.files import whole_file
 from harness.core.progress import Progress, quiet
-from harness.core.units import format_size
 from harness.stores.emit import EmitResult, Pace
 from harness.stores.issuer import Issued
 from harness.stores.lmcache_raw_block import LmcacheRawBlock, RawBlockStore
@@ -35,8 +34,10 @@ DRIVER = Path(__file__).with_name("lmcache_driver.py")
 THINK_S = 0.05
 """Pause after each request, as in the driver behind the captures of the reference page."""
 
-_CAPTURED_DEVICE = 8 << 30
+_DESCRIBED_DEVICE = 8 << 30
 _MIB = 1 << 20
+_MOST_A_SECOND = 20
+"""Requests, which a pause of 50 ms each allows."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,12 @@ class RealRun:
     seconds: float | None = None
     pace: Pace | None = None
     objects: Path | None = None
+
+    @property
+    def most(self) -> int | None:
+        """Requests that there can be time for; None for all."""
+        most = None if self.seconds is None else int(self.seconds * _MOST_A_SECOND) + 1
+        return most if self.limit is None else min(self.limit, most or self.limit)
 
     @property
     def log(self) -> Path:
@@ -88,7 +95,7 @@ def run_lmcache(run: RealRun, progress: Progress = quiet) -> EmitResult:
     served, plan = run.folder / "requests.jsonl", run.folder / "requests-planned.jsonl"
     try:
         scaled = write_scaled(
-            run.requests, plan, chunk_tokens=spec.chunk_tokens, factor=factor, limit=run.limit
+            run.requests, plan, chunk_tokens=spec.chunk_tokens, factor=factor, limit=run.most
         )
         job = {
             "arguments": arguments(spec, run.device, chunk_bytes),
@@ -113,7 +120,7 @@ def spec_for(store: RealStore, capacity_bytes: int) -> LmcacheRawBlock:
     spec = load_store_spec(store.model_of_it)
     if not isinstance(spec, LmcacheRawBlock) or spec.memory is None:
         raise UsageError(f"{store.model_of_it} does not say how {store.name} is set up")
-    share = min(1.0, capacity_bytes / _CAPTURED_DEVICE)
+    share = min(1.0, capacity_bytes / _DESCRIBED_DEVICE)
 
     def scaled(size: int) -> int:
         return max(4, round(size * share / _MIB / 4) * 4) * _MIB
@@ -214,10 +221,10 @@ def result(
     }
     served = done["requests"]
     stopped_by = done["stopped_by"]
-    if stopped_by == "requests" and not scaled.whole and run.limit is None:
+    if stopped_by == "requests" and not scaled.whole and served != run.limit:
         stopped_by = "requests planned"
     return EmitResult(
-        store=f"{run.store.name} {done['lmcache']} ({format_size(spec.meta_total_bytes)} metadata)",
+        store=f"{run.store.name}, LMCache {done['lmcache']}",
         requests=run.requests.name,
         device=run.device,
         seed=run.seed,

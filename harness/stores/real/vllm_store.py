@@ -76,7 +76,7 @@ def run_vllm(run: RealRun, progress: Progress = quiet) -> EmitResult:
     model.mkdir(exist_ok=True)
     (model / "config.json").write_text(json.dumps(_MODEL), encoding="utf-8")
     scaled = write_scaled(
-        run.requests, plan, chunk_tokens=spec.chunk_tokens, factor=factor, limit=run.limit,
+        run.requests, plan, chunk_tokens=spec.chunk_tokens, factor=factor, limit=run.most,
         most_chunks=_MOST_CHUNKS,
     )  # fmt: skip
     port, http = _free_ports(2)

@@ -28,6 +28,7 @@ from harness.stores.slot_view import SlotLayout, SlotView, view_slots
 from harness.trace.parquet import open_trace
 
 pytestmark = [
+    pytest.mark.timeout(900),  # importing LMCache alone takes minutes on a machine under load
     pytest.mark.root,
     pytest.mark.skipif(
         REAL["lmcache"].missing is not None,
@@ -117,8 +118,11 @@ def test_the_model_fed_the_same_requests_matches(run: Run, tmp_path: Path) -> No
     layout = SlotLayout(store.data_start, store.slot_bytes)
     requests = open_requests(str(run.folder / "requests.jsonl"), block_tokens=256)
     out = tmp_path / "model.parquet"
-    write_model_trace(store, requests, out, limits=DeviceLimits())
-    result = compare_views(_view(out, layout), _view(run.trace, layout))
+    captured = _view(run.trace, layout)
+    # Whether L1 is contiguous memory is this machine's business; what follows from it is not.
+    scattered = captured.commonest(True) == DeviceLimits().request_bytes(scattered=True)
+    write_model_trace(store, requests, out, limits=DeviceLimits(), scattered=scattered)
+    result = compare_views(_view(out, layout), captured)
     wrong = [check.as_json() for check in result.checks if check.ok is False]
     assert not wrong, wrong
 

@@ -77,7 +77,7 @@ def test_a_trace_whose_prompts_fill_no_chunk_is_refused(
 def test_the_real_store_is_set_up_as_its_model_says_scaled_to_the_device() -> None:
     spec = spec_for(REAL["lmcache-uring"], 2 << 30)
     assert spec.memory is not None
-    assert (spec.memory.size_bytes, spec.meta_total_bytes) == (1536 * MIB, 16 * MIB)
+    assert (spec.memory.size_bytes, spec.meta_total_bytes) == (512 * MIB, 16 * MIB)
     words = arguments(spec, "/dev/loop9", 4 * MIB)
     adapter = json.loads(words[words.index("--l2-adapter") + 1])
     assert adapter["slot_bytes"] == 4 * MIB + 4096
