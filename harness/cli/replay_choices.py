@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from harness.core.errors import UsageError
+from harness.cli.choices import refuse
 
 if TYPE_CHECKING:
     from harness.replay.options import ReplayOptions
@@ -21,31 +21,21 @@ _EVERYWHERE = {"trace", "strict", "results", "as_json"}
 
 def refuse_unused(ctx: typer.Context, place: str) -> None:
     """UsageError for options that a replay elsewhere would ignore."""
-    _refuse(ctx, set(ctx.params) - _ELSEWHERE[place] - _EVERYWHERE, f"with {place}")
+    refuse(ctx, set(ctx.params) - _ELSEWHERE[place] - _EVERYWHERE, f"with {place}")
 
 
 def refuse_ignored(ctx: typer.Context, options: ReplayOptions, *, on_loop: bool) -> None:
     """UsageError for options that a replay on this machine would ignore."""
-    _refuse(ctx, {"scale", "keep", "fills"}, "without --femu or --ssh")
+    refuse(ctx, {"scale", "keep", "fills"}, "without --femu or --ssh")
     if on_loop:
-        _refuse(ctx, {"destroy"}, "with --loop, whose device is made for the replay,")
+        refuse(ctx, {"destroy"}, "with --loop, whose device is made for the replay,")
     else:
-        _refuse(ctx, {"loop_dir"}, "without --loop")
+        refuse(ctx, {"loop_dir"}, "without --loop")
     if options.until_bytes is not None:
-        _refuse(ctx, {"repeat"}, "with --until, which repeats as often as needed,")
+        refuse(ctx, {"repeat"}, "with --until, which repeats as often as needed,")
     if options.mode == "flat-out":
-        _refuse(ctx, {"speed", "realtime"}, "flat out, where there are no times to keep,")
+        refuse(ctx, {"speed", "realtime"}, "flat out, where there are no times to keep,")
     if options.zero:
-        _refuse(ctx, {"seed"}, "with --zero")
+        refuse(ctx, {"seed"}, "with --zero")
     if options.engine == "fio":
-        _refuse(ctx, {"seed", "realtime"}, "with the engine fio")
-
-
-def _refuse(ctx: typer.Context, names: set[str], where: str) -> None:
-    given = [
-        f"--{name.replace('_', '-')}"
-        for name in sorted(names)
-        if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE"
-    ]
-    if given:
-        raise UsageError(f"{where} these have no meaning: {', '.join(given)}")
+        refuse(ctx, {"seed", "realtime"}, "with the engine fio")
