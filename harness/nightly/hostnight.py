@@ -160,7 +160,7 @@ class HostNight:
         except HarnessError as error:
             outcome.why = str(error)
             with suppress(HarnessError):
-                job.end(self._connected())
+                job.end(self._remote or self._connected())
         finally:
             self._job = None
 

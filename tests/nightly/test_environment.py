@@ -14,12 +14,18 @@ from typing import Any
 import pytest
 
 from harness.core.errors import MachineError, UsageError
-from harness.core.identity import identity, package_files
+from harness.core.identity import code, identity, package_files
 from harness.nightly.environment import Sender, harness_on
 from harness.nightly.inventory import Host
 from harness.nightly.remote import Remote
 from harness.nightly.wheel import build_wheel
 from tests.nightly.hosts import Lab
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    """The code as it is now: a checkout may be edited while its tests run."""
+    code.cache_clear()
 
 
 def test_the_wheel_is_the_same_each_time_and_holds_what_runs_here(tmp_path: Path) -> None:

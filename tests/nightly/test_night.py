@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -21,7 +21,7 @@ from harness.core.errors import MachineError
 from harness.core.identity import code
 from harness.nightly.health import parse_health
 from harness.nightly.history import History
-from harness.nightly.inventory import Limits
+from harness.nightly.inventory import Limits, Window
 from tests.nightly.conftest import JOB, inventory, night
 from tests.nightly.hosts import TOP, Lab
 
@@ -87,29 +87,24 @@ def test_a_user_with_sudo_gets_the_results_of_root(lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_past_its_time_or_its_window_is_ended_and_its_children_too(lab: Lab) -> None:
+def test_a_job_past_its_time_or_its_window_is_ended_and_its_children_too(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mark = lab.folder / "survived"
     host = lab.host("a", behaviour=f"(sleep 9; touch {mark}) & wait")
     exit_code, data = night(lab, [host], {**JOB, "minutes": 0.04})
     assert (exit_code, data["tasks"][0]["why"]) == (1, "past its time: it was ended")
-    now = datetime.now(UTC)
-    if now.second > 50:
-        time.sleep(61 - now.second)
-        now = datetime.now(UTC)
-    start, end = (f"{now + timedelta(minutes=m):%H:%M}" for m in (-1, 1))
-    slow = {**JOB, "name": "slow"}
-    (lab.folder / "a/bin/harness").write_text(
-        (lab.folder / "a/bin/harness").read_text().replace("sleep 9", "sleep 90")
-    )
-    exit_code, data = night(lab, [host], slow, window={"start": start, "end": end})
+    ended_at = time.monotonic()
+    window = {"start": "00:00", "end": "00:00"}
+    closes = {"soon": lambda _, now: now + timedelta(seconds=3), "shut": lambda *_: None}
+    monkeypatch.setattr(Window, "closes", closes["soon"])
+    exit_code, data = night(lab, [host], window=window)
     assert (exit_code, data["tasks"][0]["why"]) == (1, "its window ended: it was stopped")
-    shut = {
-        "start": f"{now + timedelta(hours=2):%H:%M}",
-        "end": f"{now - timedelta(hours=2):%H:%M}",
-    }
-    if shut["start"] < shut["end"]:
-        exit_code, data = night(lab, [host], slow, window=shut)
-        assert (exit_code, data["tasks"][0]["state"]) == (1, "skipped")
+    monkeypatch.setattr(Window, "closes", closes["shut"])
+    exit_code, data = night(lab, [host], window=window)
+    task = data["tasks"][0]
+    assert (exit_code, task["state"], task["why"]) == (1, "skipped", "its window is shut")
+    time.sleep(max(0.0, ended_at + 9 - time.monotonic()))
     assert not mark.exists()
 
 
@@ -182,40 +177,51 @@ from harness.cli.app import main
 main()"""
 
 
-def start(lab: Lab, path: Path, results: Path) -> subprocess.Popen[str]:
-    """A night in a process of its own."""
+def start(lab: Lab, path: Path, said: Path) -> subprocess.Popen[bytes]:
+    """A night in a process of its own, which writes what it says to ``said``."""
     words = [sys.executable, "-c", _DRIVER, code(), "nightly", "run", str(path)]
-    return subprocess.Popen(
-        [*words, "--results", str(results)], cwd=TOP, text=True,
-        env={**os.environ, "HOME": str(lab.folder / "home")},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    with said.open("wb") as file:
+        return subprocess.Popen(
+            [*words, "--results", str(lab.folder / "results")], cwd=TOP,
+            env={**os.environ, "HOME": str(lab.folder / "home")}, stdout=file, stderr=file,
+        )  # fmt: skip
+
+
+def until(what: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not what() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert what()
 
 
 @pytest.mark.slow
 def test_two_nights_at_once_share_history_and_never_meet_on_a_device(lab: Lab) -> None:
     """One of them gets the device, the other says so; what needs no device runs in both."""
-    image, inside = lab.folder / "drive.img", lab.folder / "inside"
+    image, inside, free = (lab.folder / name for name in ("drive.img", "inside", "free"))
     with image.open("wb") as file:
         file.truncate(16 << 20)
     behaviour = (
-        f'case "$*" in *--destroy=*) mkdir {inside} || exit 9; sleep 25; rmdir {inside};; esac\n'
-        f'mv "$results" "$results.x" 2>/dev/null; mkdir -p "$results"\n'
-        f'cp -r {lab.made} "$results/$(date +%s%N)-run-$$"; exit'
+        f'case "$*" in *--destroy=*) mkdir {inside} || exit 9\n'
+        f"  n=0; until [ -e {free} ] || [ $n -gt 900 ]; do sleep 0.1; n=$((n + 1)); done\n"
+        f"  rmdir {inside};; esac\n"
+        f'mkdir -p "$results"; cp -r {lab.made} "$results/$(date +%s%N)-run-$$"; exit'
     )
     host = lab.host("a", behaviour=behaviour)
     attach = ["losetup", "--find", "--show", str(image)]
     path = subprocess.run(attach, capture_output=True, text=True, check=True).stdout.strip()
+    said = [lab.folder / f"said-{number}" for number in range(2)]
     try:
         host["devices"] = [{"serial": str(image)}]
         bench = {"name": "layouts", "kind": "bench", "devices": [str(image)]}
-        file = inventory(lab, [host], bench, JOB)
-        nights = [start(lab, file, lab.folder / "results") for _ in range(2)]
-        said: list[Any] = [one.communicate(timeout=200) for one in nights]
+        file_ = inventory(lab, [host], bench, JOB)
+        nights = [start(lab, file_, one) for one in said]
+        until(lambda: any("another run holds its lock" in one.read_text() for one in said))
+        assert inside.exists()
+        free.touch()
+        codes = sorted(one.wait(120) for one in nights)
     finally:
         subprocess.run(["losetup", "--detach", path], check=True)
-    codes = sorted(one.returncode for one in nights)
-    assert codes == [0, 1], said
+    assert codes == [0, 1], [one.read_text() for one in said]
     records = [json.loads(p.read_text()) for p in lab.folder.glob("results/*/nightly.json")]
     layouts = sorted(record["tasks"][0]["why"] for record in records)
     assert layouts == ["", "another run holds its lock"]
@@ -223,26 +229,24 @@ def test_two_nights_at_once_share_history_and_never_meet_on_a_device(lab: Lab) -
     assert len(History(lab.folder / "results/history").nights()) == 3
     logs = [p.read_text() for p in lab.folder.glob("results/*/logs/*layouts*.log")]
     assert sum(f"--device={path} --destroy={image}" in log for log in logs) == 1
-    assert "a: a-whole: begins" in said[0][1].splitlines()
+    assert "a: a-whole: begins" in said[0].read_text().splitlines()
 
 
 @pytest.mark.slow
 def test_ctrl_c_ends_the_jobs_on_the_hosts(lab: Lab) -> None:
     mark, began = lab.folder / "mark", lab.folder / "began"
     host = lab.host("a", behaviour=f"touch {began}; sleep 12 & wait; touch {mark}")
-    process = start(lab, inventory(lab, [host]), lab.folder / "results")
+    process = start(lab, inventory(lab, [host]), lab.folder / "said")
     try:
-        deadline = time.monotonic() + 60
-        while not began.exists() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        until(began.exists)
         ended_at = time.monotonic() + 12
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        process.wait(60)
     finally:
         process.kill()
         process.wait()
     assert process.returncode == 130
-    assert "interrupted" in said
+    assert "interrupted" in (lab.folder / "said").read_text()
     time.sleep(max(0.0, ended_at - time.monotonic()))
     assert not mark.exists()
     (partial,) = (lab.folder / "results").iterdir()
