@@ -41,6 +41,7 @@ class _Cell:
         self.threads, self.task_bytes = threads, task_bytes
         self.sample_seconds = sample_seconds
         self.transport, self.engine, self.passes = name, "host-reader", 0
+        self.proof: str | None = None
         self.id = cell_id(placed.placement, name, threads, task_bytes)
 
     @property
@@ -58,6 +59,7 @@ class _Cell:
             "chunk_tokens": self.placed.spec.chunk_tokens,
             "access": "window",
             "transport": self.transport,
+            "proof": self.proof,
             "queue_depth": 1,
             "threads": self.threads,
             "task_bytes": self.task_bytes,
@@ -126,7 +128,7 @@ class GpuCell(_Cell):
             raise MeasurementError(
                 f"{self.id}: the transport changed from {self.transport} to {answer['transport']}"
             )
-        self.transport = answer["transport"]
+        self.transport, self.proof = answer["transport"], answer["why"]
         return self.sampled(answer["seconds"], answer["cpu_seconds"])
 
     def _ask(self, passes: int) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class Worker:
         transport, why = judge(self.mode, Evidence(moved, asked, self._compat()))
         return {
             "seconds": seconds, "cpu_seconds": time.process_time() - cpu, "bytes": asked,
-            "transport": transport, "why": why, "gpu": self.gpu,
+            "transport": transport, "why": why + self._driver(), "gpu": self.gpu,
         }  # fmt: skip
 
     def _reader(self, threads: int, task_bytes: int) -> Reader:
@@ -103,6 +103,16 @@ class Worker:
         if self.mode == "host-staged":
             return False
         return bool(self.kvikio.defaults.is_compat_mode_preferred())
+
+    def _driver(self) -> str:
+        """What cuFile's driver says of itself, as kvikio passes it on."""
+        if self.mode == "host-staged":
+            return ""
+        try:
+            driver: Any = importlib.import_module("kvikio.cufile_driver")
+            return f"; cuFile driver: GDS available {bool(driver.get('is_gds_available'))}"
+        except Exception as error:  # whatever its libraries raise; the counters decide anyway
+            return f"; cuFile driver not readable ({type(error).__name__})"
 
     def _copy(self, size: int) -> float:
         """GB/s of copies from pinned memory: the simulator's second hop."""

@@ -39,6 +39,8 @@ class Cell(Record):
     access: str | None = None
     background_writes: bool = False
     transport: str
+    proof: str | None = None
+    """What showed that ``transport`` is what really ran, where it could have been another."""
     queue_depth: int
     threads: int = 1
     task_bytes: int | None = None

@@ -271,6 +271,7 @@ def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "cupy.py").write_text(CUPY)
     (folder / "kvikio" / "__init__.py").write_text(KVIKIO)
     (folder / "kvikio" / "defaults.py").write_text(KVIKIO_DEFAULTS)
+    (folder / "kvikio" / "cufile_driver.py").write_text("def get(name):\n    return False\n")
     monkeypatch.setenv("PYTHONPATH", str(folder))
     monkeypatch.setattr("harness.bench.gds.missing", lambda names: [])
     return folder
@@ -290,6 +291,9 @@ def test_the_whole_way_through_the_worker(tmp_path: Path, libraries: Path) -> No
         "cufile-unproven", "cufile-unproven", "kvikio-posix", "host-staged-gpu",
     ]  # fmt: skip
     assert {cell.pattern for cell in found.cells} == {"layout", "copy"}
+    proofs = [cell.proof or "" for cell in placed]
+    assert "no counters" in proofs[0] and "GDS available False" in proofs[0]
+    assert "kvikio reports its POSIX mode" in proofs[2] and "our own" in proofs[3]
     file = export([run_folder(tmp_path, gds=found.model_dump(mode="json"))])
     assert {sample.hop for sample in file.bandwidth} == {"ssd-to-gpu", "dram-to-gpu"}
     # Three sizes of copies are the second hop against request size.

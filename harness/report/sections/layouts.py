@@ -129,6 +129,7 @@ def _cells(title: str, cells: Cells) -> list[Table]:
             size(dig(c, "request_bytes")),
             cell(dig(c, "amplification")),
             duration(dig(c, "latency_us.p99"), scale=1e-6),
+            cell(dig(c, "cpu_seconds_per_gb")),
         )
         for c in cells
     )
@@ -142,6 +143,7 @@ def _cells(title: str, cells: Cells) -> list[Table]:
         Column("mean request"),
         Column("read / wanted"),
         Column("p99"),
+        Column("CPU", "s/GB"),
     )
     same = fixed(cells)
     note = f"The same in all: {same}." if same else ""
@@ -166,7 +168,10 @@ def _comparisons(bench: dict[str, Any]) -> list[Table]:
         Column("mean request, contiguous"),
         Column("mean request, this layout"),
     )
-    note = "Time to read the same session back, over the session-contiguous layout's, in pairs."
+    note = (
+        "Time to read the same session back, over the session-contiguous layout's, in pairs. "
+        "Published, Llama-3.1-70B to first token, both by GPUDirect: 1.0 at 16K tokens, 1.8 at 64K."
+    )
     return [Table("Against the contiguous layout", columns, rows, note)] if rows else []
 
 
