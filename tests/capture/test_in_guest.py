@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,13 @@ pytestmark = [
 ]
 
 HEAD, SINGLE, NULL, MAPPED = "/dev/nvme0n1", "/dev/nvme1n1", "/dev/nullb0", "/dev/dm-0"
+
+
+_DEVICES = """
+modprobe null_blk nr_devices=1 gb=1
+modprobe dm-mod
+/usr/sbin/dmsetup create mapped --table "0 65536 linear /dev/nullb0 2048"
+"""
 
 
 @dataclass(frozen=True)
@@ -63,10 +71,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Record
     except MachineError as error:
         pytest.skip(f"no guest here: {error}")
     with guest:
-        guest.run(["modprobe", "null_blk", "nr_devices=1", "gb=1"])
-        guest.run(["modprobe", "dm-mod"])
-        table = "0 65536 linear /dev/nullb0 2048"
-        guest.run(["/usr/sbin/dmsetup", "create", "mapped", "--table", table])
+        guest.run(["sh", "-ec", _DEVICES])
         script = Path(__file__).with_name("guest_start.sh")
         loader = str(asset_dir("ebpf") / "loader.py")
         lists = [f"{HEAD} {SINGLE} {NULL}", MAPPED]
@@ -75,20 +80,30 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Record
         yield [_fetch(guest, number, folder) for number in (1, 2)]
 
 
-def _work(guest: Guest) -> None:
-    def dd(device: str, block: int, count: int = 1, size: str = "4k") -> None:
-        guest.run(["dd", "if=/dev/zero", f"of={device}", f"bs={size}", f"count={count}",
-                   f"seek={block}", "oflag=direct"])  # fmt: skip
+# One script, because each command of its own takes seconds where the guest is emulated. The wall
+# clock goes forward by an hour between two writes, and back again before the third.
+_WORK = f"""
+put() {{ dd if=/dev/zero of=$1 bs=${{4:-4k}} seek=$2 count=${{3:-1}} oflag=direct; }}
+step() {{ date -s @$(($(date +%s) + $1)); }}
+set -e
+put {HEAD} 5 2
+put {SINGLE} 7
+put {NULL} 9
+put {MAPPED} 10 1 1M
+put {NULL} 20
+step 3600
+put {NULL} 21
+step -3600
+put {NULL} 22
+data="--data-size=8192 --data=/dev/zero"
+nvme write {SINGLE} --start-block=64 --block-count=15 $data
+nvme read {HEAD} --start-block=32 --block-count=7 --data-size=4096
+nvme write {SINGLE} --start-block=96 --block-count=15 $data --dir-type=2 --dir-spec=3 || true
+"""
 
-    dd(HEAD, 5, 2)
-    dd(SINGLE, 7)
-    dd(NULL, 9)
-    dd(MAPPED, 10, 1, "1M")
-    data = ["--data-size=8192", "--data=/dev/zero"]
-    guest.run(["nvme", "write", SINGLE, "--start-block=64", "--block-count=15", *data])
-    guest.run(["nvme", "read", HEAD, "--start-block=32", "--block-count=7", "--data-size=4096"])
-    guest.run(["nvme", "write", SINGLE, "--start-block=96", "--block-count=15", *data,
-               "--dir-type=2", "--dir-spec=3"], check=False)  # fmt: skip
+
+def _work(guest: Guest) -> None:
+    guest.run(["sh", "-c", _WORK], timeout_s=120)
     guest.qmp("device_del", id="drive1")
     guest.qmp.wait_event("DEVICE_DELETED")
 
@@ -132,6 +147,16 @@ def test_a_directive_is_a_placement_id(recordings: list[Recorded]) -> None:
 
 def test_null_blk_is_recorded_exactly(recordings: list[Recorded]) -> None:
     requests, _ = recordings
+    assert requests.details["witness"]["nullb0"]["equal"] is True
+
+
+def test_steps_of_the_wall_clock_leave_no_trace(recordings: list[Recorded]) -> None:
+    requests, _ = recordings
+    rows = {row["lba"]: row for row in requests.trace.table().to_pylist()}
+    written = [rows[block * 8] for block in (9, 20, 21, 22)]
+    gaps_s = [(b["ts_ns"] - a["ts_ns"]) / 1e9 for a, b in pairwise(written)]
+    assert all(0 < gap_s < 600 for gap_s in gaps_s), gaps_s
+    assert all(0 < row["latency_ns"] < 60e9 for row in written)
     assert requests.details["witness"]["nullb0"]["equal"] is True
 
 
