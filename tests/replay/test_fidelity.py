@@ -56,6 +56,7 @@ def test_what_makes_a_replay_wrong(change: dict[str, object], reason: str) -> No
         ({"end_drift": 3 * MS + 1}, "end drift"),
         ({"end_drift": -3 * MS - 1}, "end drift"),
         ({"longest_backlog": 200 * MS + 1}, "cannot carry the trace"),
+        ({"longest_stall": 100 * MS + 1}, "the replayer itself was held up for 100 ms"),
     ],
 )
 def test_what_makes_a_replay_late(change: dict[str, int], reason: str) -> None:
@@ -72,6 +73,6 @@ def test_lag_that_the_device_forces_is_no_lateness() -> None:
 
 
 def test_flat_out_and_closed_loops_have_no_schedule_or_order_to_keep() -> None:
-    flat = replace(GOOD, lag_p99=None, end_drift=None, longest_backlog=10**12)
+    flat = replace(GOOD, lag_p99=None, end_drift=None, longest_backlog=10**12, longest_stall=10**12)
     assert judge(flat)[0] == FAITHFUL
     assert judge(replace(GOOD, order_matters=False, order_kept=0.5))[0] == FAITHFUL
