@@ -39,7 +39,7 @@ def layout(
         typer.Option(help="The device's serial, WWID, backing file or size: it is overwritten."),
     ] = None,
     directory: Annotated[
-        Path | None, typer.Option(help="Where the loop device's file goes [default: results].")
+        Path | None, typer.Option(help="Where the loop device's file goes.", show_default="results")
     ] = None,
     results: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("results"),
     resume: Annotated[
@@ -134,7 +134,7 @@ def gds(
         typer.Option(help="The device's serial, WWID, backing file or size: it is overwritten."),
     ] = None,
     directory: Annotated[
-        Path | None, typer.Option(help="Where the file to read lies [default: results].")
+        Path | None, typer.Option(help="Where the file to read lies.", show_default="results")
     ] = None,
     results: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("results"),
     resume: Annotated[

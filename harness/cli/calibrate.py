@@ -30,7 +30,9 @@ def register(root: typer.Typer) -> None:
 def export(
     runs: Annotated[
         list[Path] | None,
-        typer.Option("--from", help="Run folder; repeat it [default: the newest bench or run]."),
+        typer.Option(
+            "--from", help="Run folder; may be repeated.", show_default="the newest bench or run"
+        ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the file goes.")] = Path(
         "calibration.json"

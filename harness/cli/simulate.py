@@ -78,7 +78,8 @@ ConstantsOption = Annotated[
     str | None,
     typer.Option(
         help="calibration (the file's alone), filled (published where it has none) or seed"
-        " (published) [default: calibration with --calibration, else an error]."
+        " (published).",
+        show_default="calibration, if there is a file",
     ),
 ]
 CalibrationOption = Annotated[
@@ -92,10 +93,11 @@ SchedulerOption = Annotated[
 ]
 PathOption = Annotated[str, typer.Option("--path", help="SSD to GPU: staged or direct.")]
 RateOption = Annotated[
-    float | None, typer.Option("--load", help="Requests a second [default: the trace's clock].")
+    float | None,
+    typer.Option("--load", help="Requests a second.", show_default="the trace's clock"),
 ]
 PrefillOption = Annotated[
-    float | None, typer.Option(help="Prefill, tokens a second [default: the published 60000].")
+    float | None, typer.Option(help="Prefill, tokens a second.", show_default="the published 60000")
 ]
 GpuPriceOption = Annotated[
     float | None, typer.Option(help="Price of the GPU; with the drive's it gives the cost.")

@@ -165,7 +165,8 @@ def sweep(
         str, typer.Argument(metavar="GRID", help="Grid of workloads/simulate, or a YAML file.")
     ],
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes on this machine [default: one a core].")
+        int | None,
+        typer.Option(min=1, help="Processes on this machine.", show_default="one a core"),
     ] = None,
     dask: Annotated[
         str | None,
@@ -266,7 +267,7 @@ def figures(
         typer.Option("--profile", "-p", help="Drive whose rated writes turn bytes into days."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the pictures [default: RUN/figures].")
+        Path | None, typer.Option(help="Folder for the pictures.", show_default="RUN/figures")
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:

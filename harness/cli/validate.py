@@ -35,7 +35,7 @@ def validate(
     utilisation: Annotated[float, typer.Option(help="Store's share of the namespace.")] = 1.0,
     scale: Annotated[
         list[str] | None,
-        typer.Option("--scale", help="Small sizes of rung 2 [default: 1/8, 1/64]."),
+        typer.Option("--scale", help="Small sizes of rung 2.", show_default="1/8, 1/64"),
     ] = None,
     budget: Annotated[
         float, typer.Option(help="Seconds for each wear measurement; not steady by then is said.")

@@ -37,6 +37,7 @@ def test_a_command_has_help_with_an_example_and_json(words: tuple[str, ...], com
     for param in command.params:
         if param.param_type_name == "option":
             assert param.help, f"{param.name} has no help"
+            assert "[default" not in param.help, f"{param.name}: rich takes brackets for markup"
 
 
 def test_help_imports_nothing_heavy() -> None:
