@@ -28,6 +28,7 @@ ENGINE = tuple(
         "tiers",
         "queues",
         "idle",
+        "lists",
         "descendants",
         "objects",
         "hooks",

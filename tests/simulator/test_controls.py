@@ -1,0 +1,110 @@
+"""Generic cache policies as controls: sequences worked out by hand, and the same rules on lists."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from harness.simulator.requestlog import SsdAction
+from harness.simulator.run import Run
+from tests.simulator.cases import corpus_of, run
+from tests.simulator.plain_controls import PLAIN_CONTROLS
+from tests.simulator.plain_policies import PLAIN
+from tests.simulator.test_engine_against_plain import check, random_corpus, random_options
+
+VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("sieve", {}),
+    ("s3-fifo", {"small": 0.3}),
+    ("s3-fifo", {"small": 0.5, "uses": 1, "writes": "main"}),
+    ("two-q", {}),
+    ("two-q", {"first": 0.5, "ghosts": 2}),
+    ("arc", {}),
+)
+
+
+@pytest.mark.parametrize(("policy", "parameters"), VARIANTS, ids=str)
+def test_all_counters_equal_those_of_the_rules_on_lists(
+    policy: str, parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PLAIN, policy, PLAIN_CONTROLS[policy])
+    for seed in range(12):
+        rng = random.Random(seed)
+        check(random_corpus(rng), policy, parameters, **random_options(rng, policy))
+
+
+def left_dram(policy: str, names: str, dram_bytes: int, **parameters: Any) -> str:
+    """What leaves DRAM, in order: single unit chunks by name, each asked for by a request.
+
+    The SSD is endless, a hit on it moves the chunk up, so that all happens in DRAM, in one tier.
+    """
+    found = play(policy, names, dram_bytes, **parameters)
+    letters = dict(enumerate(dict.fromkeys(names)))
+    assert found.ssd is not None
+    written = [row for row in found.ssd if row["action"] == SsdAction.WRITE]
+    return "".join(letters[int(row["node"]) + k] for row in written for k in range(row["count"]))
+
+
+def play(policy: str, names: Sequence[str], dram_bytes: int, **parameters: Any) -> Run:
+    corpus = corpus_of([[ord(name)] for name in names])
+    return run(
+        corpus, policy=policy, parameters=parameters, dram_bytes=dram_bytes, ssd_bytes=1000,
+        structure="free", on_ssd_hit="move",
+    )  # fmt: skip
+
+
+def test_sieve_spares_what_was_seen_and_its_hand_stays() -> None:
+    """A B C, A seen. D: hand clears A, takes B. E: the hand is at C, takes it. F: D, for A is
+    behind the hand. A seen again, G: E; H: F; I: past the newest, the hand clears A, takes G."""
+    assert left_dram("sieve", "ABCADEFAGHI", 3) == "BCDEFG"
+
+
+def test_sieve_keeps_its_queue_on_a_hit() -> None:
+    """LRU would take B for D; with all seen, the hand clears all and takes the oldest."""
+    assert left_dram("sieve", "ABCABCD", 3) == "A"
+    assert left_dram("sieve", "ABCCBAD", 3) == "A"
+    assert left_dram("lru", "ABCCBAD", 3) == "C"
+
+
+def test_s3_fifo_sorts_out_what_was_used_once() -> None:
+    """Ten places, the small queue has two. A to J fill; A is used twice, B once. K: A goes to the
+    main queue, B, used once, leaves. L: C. B returns as a ghost to the main queue: D leaves."""
+    assert left_dram("s3-fifo", "ABCDEFGHIJAABKLB", 10, small=0.2) == "BCD"
+
+
+def test_s3_fifo_goes_round_in_its_main_queue() -> None:
+    """Four places, one small; one use is enough. E: A and B, then C and D, used, go to the main
+    queue; its limit of three is passed with the fourth, so A, whose use is forgotten, leaves.
+    F: E leaves, unused. B is used; G: F leaves the small queue first, which is full."""
+    assert left_dram("s3-fifo", "ABCDABCDEFBG", 4, small=0.25, uses=1) == "AEF"
+
+
+def test_s3_fifo_can_write_only_what_proved_itself() -> None:
+    found = play("s3-fifo", "ABCDABCDEFBG", 4, small=0.25, uses=1, writes="main")
+    assert (found.outcome.full.written, found.outcome.full.dropped) == (1, 2)
+
+
+def test_two_q_lets_returning_ghosts_into_the_lru() -> None:
+    """Four places, one for the FIFO, ghosts of two. E: A, F: B. A returns, C leaves, A is in the
+    LRU. G: D, H: E (FIFO first while it is over one). A stays."""
+    assert left_dram("two-q", "ABCDEFAGH", 4) == "ABCDE"
+
+
+def test_two_q_forgets_old_ghosts() -> None:
+    """Ghosts of two: when A returns after C left, it is new. It waits in the FIFO and leaves."""
+    assert left_dram("two-q", "ABCDEFGAHIJK", 4) == "ABCDEFGA"
+
+
+def test_arc_lets_a_scan_pass_by() -> None:
+    """Two places; A is used twice. B, C, D, E: each pushes out the one before it, never A."""
+    assert left_dram("arc", "AABCDE", 2) == "BCD"
+    assert left_dram("lru", "AABCDE", 2) == "ABC"
+
+
+def test_arc_learns_from_its_ghosts() -> None:
+    """Two places. A A B; C: T1 = B over p = 0, B leaves to B1. B returns: p = 1, T1 = C is not over
+    it, so A, of T2, leaves to B2; T2 = B. A returns: B2's ghost, p = 0, C leaves: T2 = B A.
+    D: T1 is empty, B leaves. E: T1 = D is over 0, D leaves."""
+    assert left_dram("arc", "AABCBADE", 2) == "BACBD"
