@@ -138,9 +138,8 @@ def main() -> None:
         print(f"{what}: {seconds:.3f} s, {rate:.0f} M references/s, miss {run.outcome.miss:.6f}")
     try:
         with tempfile.TemporaryDirectory() as folder:
-            compare(
-                corpus, given.chunks, given.rounds, given.libcachesim or with_libcachesim(folder)
-            )
+            python = given.libcachesim or with_libcachesim(folder)
+            compare(corpus, given.chunks, given.rounds, python)
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"libCacheSim: skipped, it cannot be had here: {error}")
 

@@ -29,6 +29,7 @@ ENGINE = tuple(
         "queues",
         "idle",
         "lists",
+        "coins",
         "descendants",
         "objects",
         "hooks",

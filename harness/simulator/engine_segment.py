@@ -2,9 +2,9 @@
 
 All nodes of a segment share each touch, so they share their stamp, and leave in a known order:
 under the leaf rule, with hits staying where they are, the SSD holds the first nodes of a segment,
-DRAM those after them, and the rest is nowhere. One case does not fit: chunks that find no room in DRAM
-beside what is pinned and go straight to the SSD. Then the run is given up (``BYPASSED``) and the
-block engine does it.
+DRAM those after them, and the rest is nowhere. One case does not fit: chunks that find no room in
+DRAM beside what is pinned and go straight to the SSD. Then the run is given up (``BYPASSED``) and
+the block engine does it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ class WriteThrough(PlainPolicy):
         return True
 
     def demote(self, x: Thing) -> bool:
-        return False
+        return x not in self.run.tier[DRAM]
 
 
 class TypeAware(PlainPolicy):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.simulator.hooks import in_dram
+
 
 def write_now(s: Any, o: int) -> bool:
     """Always."""
@@ -11,5 +13,5 @@ def write_now(s: Any, o: int) -> bool:
 
 
 def demote(s: Any, o: int) -> bool:
-    """Never: what leaves DRAM was written when it was made, and perhaps evicted since."""
-    return False
+    """What leaves DRAM was written when it was made; only what found no room there was not."""
+    return not in_dram(s, o)

@@ -1,0 +1,128 @@
+"""Counting and gating policies for ``plain``."""
+
+from __future__ import annotations
+
+import math
+
+from tests.simulator.plain import DRAM, SSD, F, Plain, PlainPolicy, Thing
+
+
+class Counting(PlainPolicy):
+    """How often each object was asked for, its making included."""
+
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.asked: dict[Thing, int] = {}
+
+    def used(self, x: Thing) -> None:
+        self.asked[x] = self.asked.get(x, 0) + 1
+
+    def created(self, x: Thing) -> None:
+        Counting.used(self, x)
+
+    def recomputed(self, x: Thing) -> None:
+        Counting.used(self, x)
+
+    def behind(self, x: Thing) -> int:
+        """Chunks from the last resident state before a state."""
+        run = self.run
+        above = run.parent[x[1]]
+        while above >= 0 and not (above in run.first_made and run.here((1, above))):
+            above = run.parent[above]
+        return run.depth[x[1]] - (run.depth[above] if above >= 0 else -1)
+
+
+class Lfu(Counting):
+    def key(self, queue: str, x: Thing) -> float:
+        return self.asked[x]
+
+
+class Gdsf(Counting):
+    any_node = True
+
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.age = {DRAM: 0.0, SSD: 0.0}
+        self.value: dict[tuple[str, Thing], float] = {}
+
+    def renew(self, x: Thing, tier: str) -> None:
+        chunks = 1
+        if x[0] != F and self.parameters.get("cost", "prefill") == "prefill":
+            chunks = self.run.depth[x[1]] + 1
+        worth = self.asked[x] * chunks * self.run.sizes[F] / self.run.size(x)
+        self.value[tier, x] = self.age[tier] + worth
+
+    def used(self, x: Thing) -> None:
+        super().used(x)
+        for tier in (DRAM, SSD):
+            if x in self.run.tier[tier]:
+                self.renew(x, tier)
+
+    def recomputed(self, x: Thing) -> None:
+        self.used(x)
+
+    def entered(self, x: Thing, tier: str) -> None:
+        self.renew(x, tier)
+
+    def left(self, x: Thing, tier: str) -> None:
+        if not self.run.pinned(x):
+            self.age[tier] = max(self.age[tier], self.value[tier, x])
+
+    def key(self, queue: str, x: Thing) -> float:
+        return self.value[SSD if queue == "evict" else DRAM, x]
+
+
+class RejectX(PlainPolicy):
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.history: dict[Thing, int] = {}
+        fit = self.parameters.get("factor", 1.0) * (run.capacity[SSD] // run.sizes[F])
+        self.places = int(min(fit, 2 * run.corpus.nodes))
+        self.order: list[Thing | None] = []
+
+    def demote(self, x: Thing) -> bool:
+        if self.history.get(x, 0) >= self.parameters.get("refusals", 1):
+            if x in self.history:
+                del self.history[x]
+                self.order[self.order.index(x)] = None  # its place stays taken
+            return True
+        if not self.places:
+            return False
+        if x not in self.history:
+            self.order.append(x)
+            if len(self.order) > self.places:
+                gone = self.order.pop(0)
+                if gone is not None:
+                    del self.history[gone]
+        self.history[x] = self.history.get(x, 0) + 1
+        return False
+
+
+class WriteBudget(Counting):
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.threshold = 2.0**-20
+        self.window = self.parameters.get("window_s", 60.0)
+        self.ends, self.before = self.window, 0.0
+
+    def begin(self, r: int) -> None:
+        budget = self.parameters["bytes_s"] * self.window
+        while self.run.corpus.time_s[r] >= self.ends:
+            total = float(sum(self.run.count[k]["written"] * self.run.sizes[k] for k in (0, 1)))
+            over = (total - self.before) / budget - 1.0
+            step = max(-2.0, min(2.0, self.parameters.get("gain", 0.5) * over))
+            self.threshold = max(2.0**-20, min(1e12, self.threshold * math.exp(step)))
+            self.before, self.ends = total, self.ends + self.window
+
+    def demote(self, x: Thing) -> bool:
+        saves = 1 if x[0] == F else self.behind(x)
+        worth = float(self.asked[x] * saves * self.run.sizes[F]) / self.run.size(x)
+        return worth >= self.threshold
+
+
+PLAIN_GATES: dict[str, type[PlainPolicy]] = {
+    "lfu": Lfu,
+    "gdsf": Gdsf,
+    "rejectx": RejectX,
+    "write-budget": WriteBudget,
+}
