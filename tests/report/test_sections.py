@@ -67,12 +67,16 @@ def test_caveats_name_what_was_lost_late_skipped_or_stood_in_for(made: Run) -> N
     assert any(n.startswith("not measured: mooncake-219K: device too small") for n in notes)
 
 
+ELSEWHERE = {"validate", "simulate"}
+"""Sections of commands whose runs hold nothing else; the made run has none of them."""
+
+
 @pytest.mark.parametrize("name", ["emit", "bench", "calibration"])
 def test_a_missing_file_is_an_absent_section_with_the_reason(made: Run, name: str) -> None:
     results = {k: v for k, v in made.results.items() if k != name}
     record = {**made.record, "skipped": {name: "the cat was on it"}}
     sections = build(Run(made.path, record, results, (), made.trace_path))
-    absent = [s.absent for s in sections if s.absent and s.name != "validate"]
+    absent = [s.absent for s in sections if s.absent and s.name not in ELSEWHERE]
     assert absent == ["the cat was on it"]
 
 
@@ -80,7 +84,7 @@ def test_nothing_but_run_json_still_makes_a_page(tmp_path: Path) -> None:
     run = Run(tmp_path, {"command": "run"}, {}, (), None)
     sections = build(run)
     assert [s.name for s in sections if s.absent] == [
-        "store", "trace", "replay", "wear", "layouts", "calibration",
+        "store", "trace", "replay", "wear", "layouts", "validate", "calibration", "simulate",
     ]  # fmt: skip
     assert "this run has no bench.json" in page(run, sections)
 
@@ -182,3 +186,25 @@ def test_lossy_wrong_and_unsteady_are_not_called_good(made: Run) -> None:
     assert levels["Replay, timed"] == ("WRONG", "bad")
     assert levels["WAF, full-size drive"] == ("NOT STEADY", "caution")
     assert levels["Payloads read back"] == ("WRONG", "bad")
+
+
+def test_the_ladder_of_trust_has_a_verdict_and_a_row_a_comparison(made: Run) -> None:
+    def ladder(*verdicts: tuple[int, str]) -> Section:
+        rungs = [
+            {"rung": rung, "compared": f"c{n}", "expected": {"a": 1}, "measured": 0.25 * n,
+             "verdict": word, "note": "why" if word == "NOT RUN" else None}
+            for n, (rung, word) in enumerate(verdicts)
+        ]  # fmt: skip
+        run = Run(made.path, made.record, {"validate": {"rungs": rungs}}, (), None)
+        return next(s for s in build(run) if s.name == "validate")
+
+    found = ladder((1, "AGREES"), (2, "DIFFERS"), (3, "NOT RUN"))
+    (verdict,) = found.verdicts
+    assert (verdict.word, verdict.level.value) == ("DIFFERS", "caution")  # rung 2 measures an error
+    assert verdict.detail == "1 AGREES, 1 DIFFERS, 1 NOT RUN"
+    assert found.notes == ("rung 3, c2: why",)
+    assert [k.cell.exact for k in found.keys] == [1, 0.0, 0.25, 0.5]
+    assert [row[2].text for row in found.tables[0].rows] == ["a: 1"] * 3
+    assert ladder((3, "DIFFERS")).verdicts[0].level.value == "bad"
+    assert ladder((1, "AGREES"), (3, "NOT RUN")).verdicts[0].word == "AGREES"
+    assert ladder((1, "NOT RUN")).verdicts[0].level.value == "unknown"
