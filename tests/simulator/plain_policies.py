@@ -211,7 +211,9 @@ class Gandalf(Frozen):
     def loss(self, x: Thing) -> float:
         run = self.run
         if x[0] == F:
-            return self.idle.share(self.wait(x)) * (1 + self.below(x[1])) * self.chunk_usd
+            leaf = not run.children(x[1], DRAM, SSD)
+            chunks = 1 if leaf else 1 + self.below(x[1])
+            return self.idle.share(self.wait(x)) * chunks * self.chunk_usd
         if x in run.used_since or x in run.old:
             return 0.0
         share = 1.0

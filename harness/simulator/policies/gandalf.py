@@ -124,7 +124,7 @@ def waits(s: Any, o: int) -> int:
 def loss(s: Any, o: int) -> float:
     """What its loss is expected to cost, in dollars."""
     if class_of(s, o) == 0:
-        chunks = 1 + below(s.p.tree, o)
+        chunks = 1 + below(s.p.tree, o) if s.kids[o] > 0 else 1
         return share_back(s.p.idle, waits(s, o)) * chunks * s.p.price[_CHUNK_USD]
     if s.flag[o] & (USED | SUPERSEDED) != 0:
         return 0.0
