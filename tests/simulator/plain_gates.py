@@ -49,7 +49,7 @@ class Gdsf(Counting):
         chunks = 1
         if x[0] != F and self.parameters.get("cost", "prefill") == "prefill":
             chunks = self.run.depth[x[1]] + 1
-        worth = self.asked[x] * chunks * self.run.sizes[F] / self.run.size(x)
+        worth = self.asked[x] * chunks * self.run.size((F, 0)) / self.run.size(x)
         self.value[tier, x] = self.age[tier] + worth
 
     def used(self, x: Thing) -> None:
@@ -76,7 +76,7 @@ class RejectX(PlainPolicy):
     def start(self, run: Plain) -> None:
         super().start(run)
         self.history: dict[Thing, int] = {}
-        fit = self.parameters.get("factor", 1.0) * (run.capacity[SSD] // run.sizes[F])
+        fit = self.parameters.get("factor", 1.0) * (run.capacity[SSD] // run.size((F, 0)))
         self.places = int(min(fit, 2 * run.corpus.nodes))
         self.order: list[Thing | None] = []
 
@@ -108,7 +108,7 @@ class WriteBudget(Counting):
     def begin(self, r: int) -> None:
         budget = self.parameters["bytes_s"] * self.window
         while self.run.corpus.time_s[r] >= self.ends:
-            total = float(sum(self.run.count[k]["written"] * self.run.sizes[k] for k in (0, 1)))
+            total = float(sum(self.run.count[k]["written"] * self.run.size((k, 0)) for k in (0, 1)))
             over = (total - self.before) / budget - 1.0
             step = max(-2.0, min(2.0, self.parameters.get("gain", 0.5) * over))
             self.threshold = max(2.0**-20, min(1e12, self.threshold * math.exp(step)))
@@ -116,7 +116,7 @@ class WriteBudget(Counting):
 
     def demote(self, x: Thing) -> bool:
         saves = 1 if x[0] == F else self.behind(x)
-        worth = float(self.asked[x] * saves * self.run.sizes[F]) / self.run.size(x)
+        worth = float(self.asked[x] * saves * self.run.size((F, 0))) / self.run.size(x)
         return worth >= self.threshold
 
 

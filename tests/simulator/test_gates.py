@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from harness.simulator.coins import thrown
 from harness.simulator.outcome import Outcome
-from tests.simulator.cases import run
+from tests.simulator.cases import corpus_of, run
 from tests.simulator.plain_gates import PLAIN_GATES
 from tests.simulator.plain_policies import PLAIN
 from tests.simulator.test_controls import left_dram
@@ -30,7 +31,7 @@ def test_all_counters_equal_those_of_the_plain_rules(
     policy: str, parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(PLAIN, policy, PLAIN_GATES[policy])
-    for seed in range(12):
+    for seed in range(8):
         rng = random.Random(seed)
         check(random_corpus(rng), policy, parameters, **random_options(rng, policy))
 
@@ -38,7 +39,7 @@ def test_all_counters_equal_those_of_the_plain_rules(
 def outcomes(policy: str, **parameters: Any) -> list[Outcome]:
     """Of some random trees."""
     found = []
-    for seed in range(6):
+    for seed in range(5):
         rng = random.Random(seed)
         corpus, options = random_corpus(rng), random_options(rng, "lru")
         found.append(run(corpus, policy=policy, parameters=parameters, **options).outcome)
@@ -89,7 +90,9 @@ def test_rejectx_forgets_first_in_first_out() -> None:
 def test_coins_are_fair_and_the_same_each_time() -> None:
     for share in (0.1, 0.5, 0.9):
         lucky = [thrown(7, o, offer) < share for o in range(2000) for offer in (1, 2)]
-        assert sum(lucky) / 4000 == pytest.approx(share, abs=4 * (share * (1 - share) / 4000) ** 0.5)
+        assert sum(lucky) / 4000 == pytest.approx(
+            share, abs=4 * (share * (1 - share) / 4000) ** 0.5
+        )
     first, second = ([thrown(seed, o, 1) for o in range(100)] for seed in (0, 1))
     assert len({*first, *second}) == 200
 
@@ -98,9 +101,7 @@ def test_coinflip_writes_its_share_and_none_at_zero() -> None:
     corpus = corpus_of([[name] for name in range(401)])
 
     def written(**parameters: Any) -> int:
-        found = run(
-            corpus, policy="coinflip", parameters=parameters, dram_bytes=1, ssd_bytes=1000
-        )
+        found = run(corpus, policy="coinflip", parameters=parameters, dram_bytes=1, ssd_bytes=1000)
         return found.outcome.full.written
 
     assert written(probability=0) == 0
@@ -118,5 +119,6 @@ def test_a_budget_is_met_in_the_long_run(by: str) -> None:
     found = run(
         corpus_of(names), policy="write-budget", parameters=budget, dram_bytes=2, ssd_bytes=5000
     )
+    assert found.requests is not None
     late = found.requests["written_full"][1000:].sum()
     assert late == pytest.approx(0.2 * 1000, rel=0.25)

@@ -1,4 +1,4 @@
-"""RejectX (Baleen's baseline, Apache-2.0): what leaves DRAM is written the X + 1-th time it is offered.
+"""RejectX (Baleen's baseline): what leaves DRAM is written the X + 1-th time it is offered.
 
 Victims by LRU. Refused objects are remembered, first in, first out, ``factor`` times as many as
 chunks fit on the SSD; one that is written is forgotten.
