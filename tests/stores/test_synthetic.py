@@ -135,6 +135,8 @@ def test_agentic_has_the_moments_of_claude_code() -> None:
     assert stats.one_shot_share == pytest.approx(0.0663, abs=0.015)
     assert stats.ideal_prefix_hit == pytest.approx(0.9634, abs=0.01)
     assert data["new_blocks_per_request"]["p50"] == pytest.approx(11, abs=2)
+    assert data["new_blocks_per_request"]["p90"] == pytest.approx(75, rel=0.1)
+    assert data["new_blocks_per_request"]["p99"] == pytest.approx(1473, rel=0.25)
     assert stats.distinct_blocks / stats.requests == pytest.approx(70, rel=0.1)
     assert data["session_blocks"]["p50"] == pytest.approx(3262, rel=0.1)
     assert data["session_blocks"]["mean"] == pytest.approx(4860, rel=0.1)
