@@ -110,7 +110,8 @@ def _plotted(judgement: Judgement, series: list[Series], changes: Changes) -> Ch
     newest_first = sorted(
         (one for one, _ in changes), key=lambda s: -max(p.index for p in points[_key(s)])
     )
-    ordered = {_key(one): one for one in (*found, *newest_first, *series)}
+    courses = [one for one in series if len(one.values) > 2]  # fewer points draw nothing
+    ordered = {_key(one): one for one in (*found, *newest_first, *courses)}
     return [(one, points.get(key, [])) for key, one in list(ordered.items())[:PLOTS]]
 
 
