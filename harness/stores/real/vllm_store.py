@@ -30,7 +30,7 @@ _MAX_TOKENS = 8192
 _MOST_CHUNKS = 28
 _PROMPT_CHUNKS = 12
 _VOCABULARY = 1024
-_START_S = 120.0
+_START_S = 300.0
 _MODEL = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
