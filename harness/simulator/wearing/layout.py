@@ -250,7 +250,9 @@ def _files(store: FileStore, sizes: ObjectSizes) -> _Driven:
 
 def _buckets(store: BucketStore, sizes: ObjectSizes) -> _Driven:
     params, state = store.arrays
-    space = int(state.space.ints[2])
+    # The quota stays: a file system filled to its last page leaves only splinters for new files.
+    quota = int(store.spec.quota_share * store.capacity_bytes) // PAGE_BYTES
+    space = min(int(state.space.ints[2]), quota)
     params = params._replace(high=space, low=space)
     pieces = cut(sizes, _whole(sizes))
     size = np.array(sizes.by_class, np.int64)
@@ -266,7 +268,7 @@ def _buckets(store: BucketStore, sizes: ObjectSizes) -> _Driven:
         pieces,
         lambda: int(state.ints[B.USED_PAGES]) * PAGE_BYTES,
         f"buckets of {format_size(params.bucket_bytes)} or {params.bucket_keys} objects in files, "
-        f"unlinked without discard when their last object goes; no page left: {last}, its "
+        f"unlinked without discard when their last object goes; quota full: {last}, its "
         "survivors lost",
         params.bucket_bytes,
         waiting_bytes=waiting,
