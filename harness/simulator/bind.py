@@ -42,7 +42,8 @@ ENGINE = tuple(
 SEGMENT_WORDS = ("candidate", "key", "order", "pinned")
 """What the queues mean by these names in the segment engine."""
 
-Play = Callable[[Any, int, int], None]
+Serve = Callable[[int, int], None]
+Play = Callable[[Any], Serve]
 
 
 def own_words(policy: ModuleType) -> dict[str, FunctionType]:
@@ -65,7 +66,7 @@ def _enter_segments(s: Any, memory: Any, first: int, last: int) -> None:
 
 @cache
 def bind(policy: ModuleType, compiled: bool = True) -> Play:
-    """The engine with a policy's hooks: serves requests ``first`` to ``last`` - 1 on a state."""
+    """The engine with a policy's hooks: of a state, what serves requests ``first`` to ``last`` - 1."""
     hooks = own_words(policy)
     if not compiled:
         return _plain(play, hooks)
@@ -74,7 +75,7 @@ def bind(policy: ModuleType, compiled: bool = True) -> Play:
 
 @cache
 def bind_segments(compiled: bool = True) -> Play:
-    """The segment engine, on a ``SegmentState``."""
+    """The segment engine, likewise of a ``SegmentState``."""
     hooks = {name: getattr(engine_segment, name) for name in SEGMENT_WORDS}
     if not compiled:
         return _plain(play_segments, hooks)
@@ -82,8 +83,8 @@ def bind_segments(compiled: bool = True) -> Play:
 
 
 def _plain(entry: Any, hooks: dict[str, FunctionType]) -> Play:
-    plain: Play = _Binder(hooks, None).bound(entry)
-    return plain
+    plain = _Binder(hooks, None).bound(entry)
+    return lambda state: lambda first, last: plain(state, first, last)
 
 
 def _compiled(entry: Any, hooks: dict[str, FunctionType], sources: tuple[str, ...]) -> Play:
@@ -91,10 +92,10 @@ def _compiled(entry: Any, hooks: dict[str, FunctionType], sources: tuple[str, ..
     store = outer(_store)
     enter = _Binder(hooks, inner).bound(entry, outer)
 
-    def engine(state: Any, first: int, last: int) -> None:
+    def engine(state: Any) -> Serve:
         memory = memory_for_tuple()
         store(state, memory)
-        enter(state, memory, first, last)
+        return lambda first, last: enter(state, memory, first, last)
 
     return engine
 

@@ -168,9 +168,10 @@ def _play(
     state: State | SegmentState, engine: Play, cuts: NDArray[np.int64],
     progress: Callable[[int, int], None] | None,
 ) -> dict[int, NDArray[np.int64]]:  # fmt: skip
+    serve = engine(state)
     snapshots = {0: state.total.copy()}
     for first, last in pairwise(cuts.tolist()):
-        engine(state, first, last)
+        serve(first, last)
         snapshots[last] = state.total.copy()
         if progress:
             progress(last, int(cuts[-1]))

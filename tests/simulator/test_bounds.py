@@ -88,9 +88,9 @@ def test_residency_stays_closed_under_prefixes(policy: str) -> None:
         )
         ready = prepare(corpus, "end", True, found.needs_future)
         state = new_state(corpus, ready, point, sizes_of(point), found, 0)
-        engine = bind(found.module, False)
+        serve = bind(found.module, False)(state)
         for r in range(corpus.requests):
-            engine(state, r, r + 1)
+            serve(r, r + 1)
             assert state.reg[USED_DRAM] <= state.cfg[CAP_DRAM]
             assert state.reg[USED_SSD] <= state.cfg[CAP_SSD]
             if structure == "leaf" and not found.evict_any_tier:

@@ -15,7 +15,7 @@ from tests.simulator.cases import corpus_of, point_of, run
 from tests.simulator.plain import Plain
 from tests.simulator.plain_policies import PLAIN
 
-CASES = 20
+CASES = 12
 """Random trees for each policy and variant."""
 
 VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -113,3 +113,20 @@ def test_all_counters_equal_those_of_the_plain_rules(
     for seed in range(CASES):
         rng = random.Random(seed)
         check(random_corpus(rng), policy, parameters, **random_options(rng, policy))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_compiled_runs_count_what_interpreted_ones_do() -> None:
+    """Gandalf, whose hooks use all that hooks may: arrays in arrays, helpers, queues, the tree."""
+    for seed in range(40):
+        rng = random.Random(seed)
+        corpus, options = random_corpus(rng), random_options(rng, "gandalf")
+        options["parameters"] = {"tbw_bytes": 1e9, "candidates": 2}
+        fast = run(corpus, compiled=True, policy="gandalf", **options)
+        slow = run(corpus, compiled=False, policy="gandalf", **options)
+        assert fast.outcome == slow.outcome
+        assert (fast.snapshots == slow.snapshots).all()
+        assert fast.requests is not None and slow.requests is not None
+        assert (fast.requests == slow.requests).all()
+        assert ssd_events(fast) == ssd_events(slow)

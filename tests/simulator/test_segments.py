@@ -46,7 +46,7 @@ def test_most_of_those_runs_are_by_segments() -> None:
         point = point_of(corpus, **options_for(rng))
         ready = prepare(corpus, point.checkpoint, bool(point.state_bytes), False)
         state = new_segments(corpus, ready, point, sizes_of(point))
-        bind_segments(False)(state, 0, corpus.requests)
+        bind_segments(False)(state)(0, corpus.requests)
         given_up += bool(state.reg[BYPASSED])
     assert given_up < CASES / 3
 
