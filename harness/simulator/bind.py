@@ -43,6 +43,8 @@ SEGMENT_WORDS = ("candidate", "key", "order", "pinned")
 """What the queues mean by these names in the segment engine."""
 
 Serve = Callable[[int, int], None]
+"""Serves requests from the first number to before the last."""
+
 Play = Callable[[Any], Serve]
 
 
@@ -66,7 +68,7 @@ def _enter_segments(s: Any, memory: Any, first: int, last: int) -> None:
 
 @cache
 def bind(policy: ModuleType, compiled: bool = True) -> Play:
-    """The engine with a policy's hooks: of a state, what serves requests ``first`` to ``last`` - 1."""
+    """The engine with a policy's hooks: of a state, what serves requests ``first`` to ``last``."""
     hooks = own_words(policy)
     if not compiled:
         return _plain(play, hooks)
