@@ -67,7 +67,11 @@ CheckpointOption = Annotated[
     str, typer.Option(help="States are made at: end, round, branch, every:M or all-turns.")
 ]
 StructureOption = Annotated[
-    str, typer.Option(help="leaf: residency stays closed under prefixes; free: any object may go.")
+    str | None,
+    typer.Option(
+        help="leaf: residency stays closed under prefixes; free: any object may go.",
+        show_default="what suits the policy",
+    ),
 ]
 HitOption = Annotated[str, typer.Option(help="An object hit on the SSD: stay, copy or move.")]
 ReplaysOption = Annotated[int, typer.Option(min=1, help="Passes with fresh keys, cache warm.")]
@@ -136,7 +140,7 @@ def run(
     seed: SeedOption = None,
     limit: LimitOption = None,
     checkpoint: CheckpointOption = "end",
-    structure: StructureOption = "leaf",
+    structure: StructureOption = None,
     on_ssd_hit: HitOption = "stay",
     replays: ReplaysOption = 1,
     warmup: WarmupOption = 0.0,
@@ -267,7 +271,10 @@ def point_of(corpus: Corpus, traffic: Traffic, model: str, **facts: Any) -> Poin
     """The point of a corpus; UsageError names what is wrong."""
     from harness.core.config import validate
     from harness.simulator.point import Point, trace_id
+    from harness.simulator.policies import find_policy
 
+    if facts["structure"] is None:
+        facts["structure"] = find_policy(facts["policy"], facts["parameters"]).usual_structure
     return validate(
         {
             "trace": trace_id(corpus.name, corpus.content_hash),

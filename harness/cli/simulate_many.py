@@ -74,7 +74,7 @@ def compare(
     seed: SeedOption = None,
     limit: LimitOption = None,
     checkpoint: CheckpointOption = "end",
-    structure: StructureOption = "leaf",
+    structure: StructureOption = None,
     on_ssd_hit: HitOption = "stay",
     replays: ReplaysOption = 1,
     warmup: WarmupOption = 0.0,

@@ -23,7 +23,7 @@ Rows = Sequence[Row]
 
 TB = 1e12
 DAY_S = 86400.0
-_CACHE = ("trace", "lanes", "seed", "checkpoint", "structure", "on_ssd_hit", "replays")
+_CACHE = ("trace", "lanes", "seed", "checkpoint", "on_ssd_hit", "replays")
 _TIERS = ("dram_bytes", "ssd_bytes")
 
 
@@ -64,9 +64,14 @@ def _groups(rows: Rows, keys: Sequence[str]) -> list[list[Row]]:
 
 
 def _by_label(rows: Rows) -> dict[str, list[Row]]:
+    """Rows by policy, and by structure where a policy was played under both."""
+    structures: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        structures[row["label"]].add(row["structure"])
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        found[row["label"]].append(row)
+        label = row["label"]
+        found[f"{label}, {row['structure']}" if len(structures[label]) > 1 else label].append(row)
     return dict(sorted(found.items()))
 
 
@@ -75,7 +80,7 @@ def _setting(row: Row) -> str:
     return (
         f"{row['trace'].split('@')[0]}, {lanes}, {row['model']}, DRAM"
         f" {format_size(row['dram_bytes'])}, SSD {format_size(row['ssd_bytes'])},"
-        f" {row['checkpoint']}, {row['structure']}"
+        f" checkpoints {row['checkpoint']}"
     )
 
 

@@ -32,8 +32,8 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answer]:
         corpus = load_corpus("chat", limit=200, seed=0, note=lambda text: None)
     point = Point(
         trace=trace_id(corpus.name, corpus.content_hash), seed=0, model="llama-3.1-8b-tp8",
-        block_tokens=corpus.block_tokens, policy="lru", dram_bytes=500_000_000,
-        ssd_bytes=2_000_000_000,
+        block_tokens=corpus.block_tokens, policy="lru", structure="free",
+        dram_bytes=500_000_000, ssd_bytes=2_000_000_000,
     )  # fmt: skip
     machine = Machine(
         constants="seed", profile=DRIVE, layouts=("lmcache-raw-block", "session-contiguous"),

@@ -65,6 +65,16 @@ class Policy:
         """Whether it looks at requests to come."""
         return "future" in getattr(self.module, "NEEDS", ())
 
+    @property
+    def usual_structure(self) -> str:
+        """``leaf`` for policies that choose themselves what moves from the root side, else
+        ``free``, where tails move first: under ``leaf`` a prefix that all share stays in DRAM, and
+        all behind it with it."""
+        allowed = getattr(self.module, "STRUCTURES", ())
+        if allowed:
+            return str(allowed[0])
+        return "leaf" if hasattr(self.module, "choose") else "free"
+
     def check(self, structure: str) -> None:
         """UsageError if the policy has no meaning under a structure."""
         allowed = getattr(self.module, "STRUCTURES", ("leaf", "free"))

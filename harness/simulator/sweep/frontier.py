@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 GROUP = (
-    "trace", "lanes", "seed", "model", "checkpoint", "dram_bytes", "ssd_bytes", "structure",
-    "on_ssd_hit", "replays", "warmup",
+    "trace", "lanes", "seed", "model", "checkpoint", "dram_bytes", "ssd_bytes", "on_ssd_hit",
+    "replays", "warmup",
 )  # fmt: skip
 """Points that agree in these are comparable."""
 
-_SHOWN = (*GROUP, "policy", "label", "parameters", "miss", "written_bytes")
+_SHOWN = (*GROUP, "structure", "policy", "label", "parameters", "miss", "written_bytes")
 
 
 def frontier(records: pa.Table) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -47,7 +47,10 @@ class PolicyAxis(Strict):
 
 
 class Grid(Strict):
-    """A sweep. Every combination of all the axes is one point."""
+    """A sweep. Every combination of all the axes is one point.
+
+    A ``structure`` of ``usual`` is what suits each policy.
+    """
 
     description: str = ""
     traces: list[TraceAxis] = Field(min_length=1)
@@ -55,7 +58,7 @@ class Grid(Strict):
     policies: list[PolicyAxis] = Field(min_length=1)
     tiers: list[Tiers] = Field(min_length=1)
     checkpoint: list[str] = Field(default=["end"], min_length=1)
-    structure: list[Structure] = Field(default=["leaf"], min_length=1)
+    structure: list[Structure | Literal["usual"]] = Field(default=["usual"], min_length=1)
     on_ssd_hit: list[OnSsdHit] = Field(default=["stay"], min_length=1)
     replays: int = Field(default=1, gt=0)
     warmup: float = Field(default=0.0, ge=0, lt=1)
@@ -118,6 +121,8 @@ def _points(grid: Grid, corpus: Corpus, lanes: int | None, seed: int | None) -> 
     for model, (policy, parameters), tiers, checkpoint, structure, on_ssd_hit in itertools.product(
         *axes
     ):
+        if structure == "usual":
+            structure = find_policy(policy, parameters).usual_structure
         yield Point(
             trace=trace_id(corpus.name, corpus.content_hash), lanes=lanes, seed=seed, model=model,
             block_tokens=corpus.block_tokens, checkpoint=checkpoint, policy=policy,
