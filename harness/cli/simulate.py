@@ -111,7 +111,7 @@ DaysOption = Annotated[
     typer.Option("--days", min=0.0, help="Days that one pass stands for, in place of its clock."),
 ]
 BudgetOption = Annotated[
-    float | None, typer.Option(help="Seconds for each wear measurement; not steady then is said.")
+    float, typer.Option(help="Seconds for each wear measurement; not steady then is said.")
 ]
 
 
@@ -170,7 +170,7 @@ def run(
     prefill: PrefillOption = None,
     gpu_usd_per_hour: GpuPriceOption = None,
     days: DaysOption = None,
-    budget: BudgetOption = None,
+    budget: BudgetOption = 300.0,
     results: Annotated[Path, typer.Option("--results", help="Folder for run folders.")] = Path(
         "results"
     ),

@@ -86,7 +86,7 @@ def compare(
     prefill: PrefillOption = None,
     gpu_usd_per_hour: GpuPriceOption = None,
     days: DaysOption = None,
-    budget: BudgetOption = None,
+    budget: BudgetOption = 300.0,
     results: ResultsOption = Path("results"),
     as_json: JsonFlag = False,
 ) -> None:
