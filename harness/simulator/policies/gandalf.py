@@ -28,8 +28,8 @@ from harness.simulator.hooks import (
     MOVE_STATE,
     Parameters,
     World,
-    chunks_behind,
     class_of,
+    node_of,
     on_ssd,
     peek,
     pop,
@@ -37,6 +37,7 @@ from harness.simulator.hooks import (
     resident,
     session_of,
     size_of,
+    state_at,
 )
 from harness.simulator.idle import Idle, came_back, idle_table, share_back
 from harness.simulator.state import (
@@ -55,7 +56,7 @@ EVICT_ANY_TIER = True
 STRUCTURES = ("leaf",)
 
 _ALPHA, _CHUNK_USD, _BYTE_USD, _LIFE_S, _TBW = range(5)
-_CROSS, _CANDIDATES, _SUM, _PREDICTED = range(4)
+_CROSS, _CANDIDATES, _SUM, _PREDICTED, _EPOCH = range(5)
 _HELD = 1 << 16
 """Objects that a charge may add up."""
 
@@ -81,13 +82,19 @@ class Settings(Parameters):
 
 
 class Own(NamedTuple):
-    """``price`` float64[5], ``option`` int64[4]; the predictor; the tree; room for candidates."""
+    """``price`` float64[5], ``option`` int64[5]; the predictor; the tree; room for candidates.
+
+    ``near`` int32[nodes]: where the next resident state above a node was found, ``near_epoch``
+    int32[nodes] when; good as long as no state was made above others that are older.
+    """
 
     price: np.ndarray
     option: np.ndarray
     idle: Idle
     tree: Descendants
     held: np.ndarray
+    near: np.ndarray
+    near_epoch: np.ndarray
 
 
 def create(world: World, settings: Settings) -> Own:
@@ -100,7 +107,7 @@ def create(world: World, settings: Settings) -> Own:
     ]  # fmt: skip
     options = [
         settings.gate == "cross", settings.candidates, settings.charge == "sum",
-        settings.state_hits == "predicted",
+        settings.state_hits == "predicted", 0,
     ]  # fmt: skip
     return Own(
         np.array(prices, np.float64),
@@ -108,6 +115,8 @@ def create(world: World, settings: Settings) -> Own:
         idle_table(world.sessions),
         descendants(world.parent),
         np.empty(_HELD, np.int32),
+        np.empty(world.nodes, np.int32),
+        np.full(world.nodes, -1, np.int32),
     )
 
 
@@ -129,7 +138,39 @@ def loss(s: Any, o: int) -> float:
     if s.flag[o] & (USED | SUPERSEDED) != 0:
         return 0.0
     share = share_back(s.p.idle, waits(s, o)) if s.p.option[_PREDICTED] != 0 else 1.0
-    return share * chunks_behind(s, o) * s.p.price[_CHUNK_USD]
+    return share * behind(s, o) * s.p.price[_CHUNK_USD]
+
+
+def behind(s: Any, o: int) -> int:
+    """Chunks from the last state before this one that is resident: ``chunks_behind``, remembered.
+
+    A conversation leaves a long line of states that are gone; they would be passed at each look.
+    """
+    node = node_of(s, o)
+    above = next_above(s, node)
+    while above >= 0 and not resident(s, state_at(s, above)):
+        above = next_above(s, above)
+    s.p.near[node] = above
+    s.p.near_epoch[node] = s.p.option[_EPOCH]
+    return s.depth[node] - (s.depth[above] if above >= 0 else -1)
+
+
+def next_above(s: Any, node: int) -> int:
+    """The node above to look at next: those between hold no resident state."""
+    if s.p.near_epoch[node] == s.p.option[_EPOCH]:
+        return s.p.near[node]
+    return s.made_before[node]
+
+
+def created(s: Any, o: int) -> None:
+    """A state made above nodes that were there before makes what was remembered wrong."""
+    if class_of(s, o) == 1:
+        below_it = s.first_child[node_of(s, o)]
+        while below_it >= 0:
+            if s.stamp[below_it] >= 0:
+                s.p.option[_EPOCH] += 1
+                return
+            below_it = s.next_child[below_it]
 
 
 def key(s: Any, q: int, o: int) -> float:
