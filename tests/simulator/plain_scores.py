@@ -1,0 +1,164 @@
+"""Policies that score objects once a request, for ``plain``."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+from tests.simulator.plain import DRAM, SSD, F, Plain, Thing
+from tests.simulator.plain_policies import Frozen
+
+
+class Times(Frozen):
+    """When each object was asked for."""
+
+    any_node = True
+
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.asked: dict[Thing, list[int]] = {}
+
+    def used(self, x: Thing) -> None:
+        self.asked.setdefault(x, []).append(self.run.now)
+
+    def created(self, x: Thing) -> None:
+        self.used(x)
+
+    def recomputed(self, x: Thing) -> None:
+        self.used(x)
+
+    def at(self, r: int) -> float:
+        return float(self.run.corpus.time_s[r])
+
+
+class Tenure(Times):
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.last: dict[int, int] = {}
+        self.gaps: dict[int, list[float]] = {}
+        self.ends: dict[Thing, float] = {}
+
+    def turn(self, r: int) -> int:
+        return min(int(self.run.corpus.turn[r]), 10)
+
+    def begin(self, r: int) -> None:
+        super().begin(r)
+        session = int(self.run.corpus.session[r])
+        if session in self.last:
+            before = self.last[session]
+            self.gaps.setdefault(self.turn(before), []).append(self.at(r) - self.at(before))
+        self.last[session] = r
+
+    def used(self, x: Thing) -> None:
+        gaps = sorted(self.gaps.get(self.turn(self.run.now), []))
+        lease = 0.0
+        if gaps:
+            most = gaps[math.ceil(self.parameters.get("quantile", 0.9) * len(gaps)) - 1]
+            lease = 2.0 ** max(math.ceil(math.log2(most)), 0) if most > 0 else 1.0
+        self.ends[x] = self.at(self.run.now) + lease
+
+    def score(self, queue: str, x: Thing) -> float:
+        if self.ends[x] > self.at(self.run.now):
+            return self.ends[x]
+        stamp, deep, kind = self.run.lru(x)
+        return stamp * 4194304.0 + 2.0 * deep + kind - 1e15
+
+
+class PlacementStudy(Times):
+    def score(self, queue: str, x: Thing) -> float:
+        tau = self.parameters.get("tau_s", 600.0)
+        times = [self.at(r) for r in self.asked[x]]
+        rate = 0.0
+        for before, after in pairwise(times):
+            rate += 0.2 * (tau / max(after - before, tau) - rate)
+        recent = math.exp(-(self.at(self.run.now) - times[-1]) / tau)
+        return recent + rate + math.log(1.0 + len(times))
+
+
+class PrefixShield(Times):
+    def score(self, queue: str, x: Thing) -> float:
+        tier = self.run.tier[SSD if queue == "evict" else DRAM]
+        mine = self.owner(x)
+        return -float(sum(self.run.size(other) for other in tier if self.owner(other) == mine))
+
+    def owner(self, x: Thing) -> int:
+        return int(self.run.corpus.session[self.asked[x][0]])
+
+
+class Marconi(Times):
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.stamps: dict[Thing, int] = {}
+        self.found: list[Thing] = []
+        self.ranges: dict[str, tuple[float, float, float, float]] = {}
+        self.measured: set[str] = set()
+
+    def begin(self, r: int) -> None:
+        super().begin(r)
+        self.found, self.measured = [], set()
+
+    def used(self, x: Thing) -> None:
+        self.found.append(x)
+
+    def created(self, x: Thing) -> None:
+        self.stamps[x] = self.run.now
+
+    def recomputed(self, x: Thing) -> None: ...
+
+    def finish(self, r: int) -> None:
+        for kind in (0, 1):
+            like = [x for x in self.found if x[0] == kind]
+            if like:
+                self.stamps[max(like, key=lambda x: self.run.depth[x[1]])] = r
+
+    def flops(self, blocks: int) -> float:
+        d, n = 4096.0, 128.0
+        linear = 4 * 8 * d * d + 28 * 16 * d * d + 24 * (12 * d * d + 16 * d * n + 10 * d)
+        tokens = self.run.point.block_tokens
+        return linear * tokens * blocks + 4 * 4 * d * tokens * tokens * blocks * blocks
+
+    def worth(self, x: Thing) -> float:
+        run, blocks = self.run, self.run.depth[x[1]] + 1
+        if x[0] == F:
+            return (self.flops(blocks) - self.flops(blocks - 1)) / run.size(x)
+        above = run.parent[x[1]]
+        while above >= 0 and not (above in run.first_made and run.here((1, above))):
+            above = run.parent[above]
+        saved = self.flops(blocks) - self.flops(run.depth[above] + 1 if above >= 0 else 0)
+        return saved / (run.size(x) + blocks * run.size((F, 0)))
+
+    def recent(self, x: Thing) -> float:
+        return 1.0 / max(self.run.now - self.stamps[x], 1)
+
+    def measure(self, queue: str) -> None:
+        if queue in self.measured:
+            return
+        self.measured.add(queue)
+        tier = self.run.tier[SSD if queue == "evict" else DRAM]
+        there = [x for x in tier if self.run.may(queue, x) and not self.run.pinned(x)]
+        worth = [self.worth(x) for x in there] or [0.0]
+        recent = [self.recent(x) for x in there] or [0.0]
+        self.ranges[queue] = min(worth), max(worth), min(recent), max(recent)
+
+    def score(self, queue: str, x: Thing) -> float:
+        low, high, old, new = self.ranges[queue]
+        worth = (self.worth(x) - low) / (high - low) if high > low else 1.0
+        recent = (self.recent(x) - old) / (new - old) if new > old else 1.0
+        return self.parameters.get("alpha", 1.0) * worth + recent
+
+    def choose(self) -> tuple[Thing | None, bool]:
+        for queue in ("drop", "move", "move_state"):
+            self.measure(queue)
+        return self.run.default_choose()
+
+    def victim_ssd(self) -> Thing | None:
+        self.measure("evict")
+        return self.run.first("evict")
+
+
+PLAIN_SCORES = {
+    "tenure": Tenure,
+    "placement-study": PlacementStudy,
+    "prefixshield": PrefixShield,
+    "marconi": Marconi,
+}

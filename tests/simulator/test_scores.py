@@ -1,0 +1,93 @@
+"""Policies that score objects once a request: cases by hand, and the rules written plainly."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.simulator.policies import find_policy
+from tests.simulator.cases import corpus_of, run
+from tests.simulator.plain_policies import PLAIN
+from tests.simulator.plain_scores import PLAIN_SCORES
+from tests.simulator.test_engine_against_plain import check, random_options
+from tests.simulator.test_sessions import with_replies, written_nodes
+
+VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("tenure", {}),
+    ("tenure", {"quantile": 0.3}),
+    ("placement-study", {"tau_s": 30}),
+    ("prefixshield", {}),
+    ("marconi", {}),
+    ("marconi", {"alpha": 0}),
+)
+
+
+@pytest.mark.parametrize(("policy", "parameters"), VARIANTS, ids=str)
+def test_all_counters_equal_those_of_the_plain_rules(
+    policy: str, parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PLAIN, policy, PLAIN_SCORES[policy])
+    for seed in range(8):
+        rng = random.Random(seed)
+        check(with_replies(rng), policy, parameters, **random_options(rng, policy))
+
+
+def test_a_running_lease_is_kept_longer_than_one_that_is_over() -> None:
+    """First turns return within 64 s, second turns within 1 s. At 110 s chunk 2, of a second turn
+    at 105, is over; chunk 3, of a first turn at 104, runs until 168. LRU gives up 3."""
+    paths = [[1], [1], [1], [3], [2], [2], [4]]
+    owners = [0, 0, 0, 1, 2, 2, 3]
+    corpus = corpus_of(paths, owners, [0, 60, 61, 104, 104.5, 105, 110])
+    options = {"dram_bytes": 2, "ssd_bytes": 9}
+    assert written_nodes(corpus, policy="tenure", **options)[-1] == 2
+    assert written_nodes(corpus, policy="lru", **options)[-1] == 1
+
+
+def test_frequency_outweighs_recency_where_told() -> None:
+    corpus = corpus_of([[1], [1], [1], [2], [3]])
+    weights = {"recency": 0, "rate": 0}
+    assert written_nodes(corpus, policy="placement-study", parameters=weights) == [1]
+    weights = {"frequency": 0, "rate": 0}
+    assert written_nodes(corpus, policy="placement-study", parameters=weights) == [0]
+
+
+def test_the_tenant_that_holds_most_gives_up_its_oldest() -> None:
+    """Session 1 holds three of four, session 0 one, the oldest of all."""
+    corpus = corpus_of([[1], [2], [3], [4], [5]], [0, 1, 1, 1, 2])
+    assert written_nodes(corpus, policy="prefixshield", dram_bytes=4) == [1]
+    assert written_nodes(corpus, policy="lru", dram_bytes=4) == [0]
+
+
+def test_marconi_keeps_the_deeper_state_if_alpha_says_so() -> None:
+    """States behind four chunks and behind one, the deeper older. Per byte they save about 4 / 14
+    and 1 / 11 of what a chunk does, which is 0.22 and 0 of the range; their recencies are 0 and 1.
+    So the older goes if 0.22 alpha < 1."""
+    corpus = corpus_of([[1, 2, 3, 4], [11], [21]], [0, 1, 2])
+
+    def first_state(alpha: float) -> int:
+        found = run(
+            corpus, policy="marconi", parameters={"alpha": alpha}, state_bytes=10, dram_bytes=25,
+            ssd_bytes=99, structure="free",
+        )  # fmt: skip
+        assert found.ssd is not None
+        return next(int(row["node"]) for row in found.ssd if row["object_class"] == 1)
+
+    assert [first_state(alpha) for alpha in (0, 2, 4, 5, 8)] == [3, 3, 3, 4, 4]
+
+
+def test_lachesis_places_by_who_makes_it_and_never_moves() -> None:
+    """A subagent's third request: two chunks at the head are long-lived, two are not."""
+    corpus = corpus_of([[1, 2, 3], [1, 2, 13, 14], [21, 22, 23, 24]])
+    corpus = replace(corpus, tag=np.array([0, 1, 1], np.uint8))
+    found = run(
+        corpus, policy="lachesis", parameters={"shared_chunks": 2}, dram_bytes=9, ssd_bytes=9
+    )
+    assert found.requests is not None
+    full = found.outcome.full
+    assert found.requests["written_full"].tolist() == [3, 0, 2]
+    assert (full.dram_in, full.moved, full.direct, full.hits_ssd) == (4, 0, 5, 2)
+    assert find_policy("lachesis", {}).label == "lachesis-like"
