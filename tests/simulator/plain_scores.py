@@ -156,9 +156,52 @@ class Marconi(Times):
         return self.run.first("evict")
 
 
+class Lpc(Times):
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.model = [0.0] * 4
+        self.last: dict[int, int] = {}
+        self.seen: dict[int, float] = {}
+        self.judged = 0
+
+    def features(self, r: int) -> list[float]:
+        corpus = self.run.corpus
+        numbers = [int(corpus.turn[r]), int(corpus.input_tokens[r]), int(corpus.output_tokens[r])]
+        return [1.0, *(math.log(1.0 + n) / math.log(2.0) / 16.0 for n in numbers)]
+
+    def chance(self, r: int) -> float:
+        total = 0.0
+        for weight, value in zip(self.model, self.features(r), strict=True):
+            total += weight * value
+        return 1.0 / (1.0 + math.exp(-total))
+
+    def learn(self, r: int, truth: float) -> None:
+        step = self.parameters.get("rate", 0.1) * (truth - self.chance(r))
+        values = self.features(r)
+        self.model = [w + step * v for w, v in zip(self.model, values, strict=True)]
+
+    def begin(self, r: int) -> None:
+        super().begin(r)
+        sessions = [int(session) for session in self.run.corpus.session]
+        if sessions[r] in self.last:
+            self.learn(self.last[sessions[r]], 1.0)
+        self.last[sessions[r]] = r
+        while self.at(r) - self.at(self.judged) > self.parameters.get("silent_s", 3600.0):
+            if self.last[sessions[self.judged]] == self.judged:
+                self.learn(self.judged, 0.0)
+            self.judged += 1
+        self.seen[sessions[r]] = self.chance(r)
+
+    def score(self, queue: str, x: Thing) -> float:
+        session = int(self.run.corpus.session[self.run.stamp[x]])
+        silence = self.at(self.run.now) - self.at(self.last[session])
+        return self.seen[session] * math.exp(-silence / self.parameters.get("tau_s", 600.0))
+
+
 PLAIN_SCORES = {
     "tenure": Tenure,
     "placement-study": PlacementStudy,
     "prefixshield": PrefixShield,
     "marconi": Marconi,
+    "lpc": Lpc,
 }

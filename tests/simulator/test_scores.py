@@ -21,6 +21,7 @@ VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("tenure", {"quantile": 0.3}),
     ("placement-study", {"tau_s": 30}),
     ("prefixshield", {}),
+    ("lpc", {"silent_s": 20, "tau_s": 30, "rate": 2}),
     ("marconi", {}),
     ("marconi", {"alpha": 0}),
 )
@@ -77,6 +78,18 @@ def test_marconi_keeps_the_deeper_state_if_alpha_says_so() -> None:
         return next(int(row["node"]) for row in found.ssd if row["object_class"] == 1)
 
     assert [first_state(alpha) for alpha in (0, 2, 4, 5, 8)] == [3, 3, 3, 4, 4]
+
+
+def test_lpc_learns_which_sessions_end() -> None:
+    """Sessions 0 to 3 ended after an answer of 4,000 tokens, session 4 went on and on after short
+    ones. Of the last two, the one with the long answer goes, though it spoke last."""
+    paths = [[1], [2], [3], [4], *([[5]] * 9), [6], [7], [8]]
+    owners = [0, 1, 2, 3, *([4] * 9), 5, 6, 7]
+    answers = [4000] * 4 + [1] * 9 + [1, 4000, 1]
+    corpus = corpus_of(paths, owners, outputs=answers)
+    learning = {"silent_s": 5, "rate": 1}
+    assert written_nodes(corpus, policy="lpc", parameters=learning, ssd_bytes=9)[-1] == 6
+    assert written_nodes(corpus, policy="lru", ssd_bytes=9)[-1] == 5
 
 
 def test_lachesis_places_by_who_makes_it_and_never_moves() -> None:
