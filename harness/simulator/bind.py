@@ -8,6 +8,7 @@ each policy, named after the content of its file and of the engine's.
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -126,5 +127,7 @@ class _Binder:
         return self._made[function]
 
 
-def _names(function: FunctionType) -> tuple[str, ...]:
-    return function.__code__.co_names
+def _names(function: FunctionType) -> list[str]:
+    """Globals that it uses; not attributes, which may have the name of a hook."""
+    steps = dis.get_instructions(function)
+    return list(dict.fromkeys(step.argval for step in steps if step.opname == "LOAD_GLOBAL"))
