@@ -120,9 +120,47 @@ class WriteBudget(Counting):
         return worth >= self.threshold
 
 
+class Flashield(Counting):
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.hits: dict[Thing, int] = {}
+        self.open: list[tuple[Thing, int, int, float]] = []
+        self.judged: list[tuple[int, bool]] = []
+        self.cut = 0
+        self.next = 2 * self.parameters["horizon_s"]
+
+    def used(self, x: Thing) -> None:
+        super().used(x)
+        self.hits[x] += 1
+
+    def created(self, x: Thing) -> None:
+        super().created(x)
+        self.hits[x] = 0
+
+    def begin(self, r: int) -> None:
+        now, horizon = float(self.run.corpus.time_s[r]), self.parameters["horizon_s"]
+        while self.open and self.open[0][3] + horizon <= now:
+            x, hits, asked, _ = self.open.pop(0)
+            self.judged.append((hits, self.asked[x] - asked > self.parameters.get("n", 0)))
+        if now >= self.next:
+            cuts = range(33)
+            self.cut = min(cuts, key=lambda c: sum((h >= c) != good for h, good in self.judged))
+            self.judged = []
+            while self.next <= now:
+                self.next += horizon
+
+    def demote(self, x: Thing) -> bool:
+        hits = min(self.hits[x], 31)
+        if x not in (example[0] for example in self.open):
+            now = float(self.run.corpus.time_s[self.run.now])
+            self.open.append((x, hits, self.asked[x], now))
+        return hits >= self.cut
+
+
 PLAIN_GATES: dict[str, type[PlainPolicy]] = {
     "lfu": Lfu,
     "gdsf": Gdsf,
     "rejectx": RejectX,
     "write-budget": WriteBudget,
+    "flashield": Flashield,
 }

@@ -21,6 +21,8 @@ VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gdsf", {"cost": "one"}),
     ("rejectx", {}),
     ("rejectx", {"refusals": 2, "factor": 0.3}),
+    ("flashield", {"horizon_s": 15}),
+    ("flashield", {"horizon_s": 40, "n": 1}),
     ("write-budget", {"bytes_s": 0.1, "window_s": 10}),
     ("write-budget", {"bytes_s": 0.02, "window_s": 3, "gain": 2}),
 )
@@ -85,6 +87,16 @@ def test_rejectx_forgets_first_in_first_out() -> None:
             corpus, policy="rejectx", parameters={"factor": factor}, dram_bytes=1, ssd_bytes=1
         )
         assert found.outcome.full.written == written
+
+
+def test_flashield_learns_that_what_was_not_hit_is_not_asked_for() -> None:
+    """New chunks, none asked for again: all are written for two horizons, then none of them."""
+    corpus = corpus_of([[name] for name in range(60)])
+    found = run(
+        corpus, policy="flashield", parameters={"horizon_s": 10}, dram_bytes=2, ssd_bytes=99
+    )
+    assert found.requests is not None
+    assert found.requests["written_full"].tolist() == [0, 0] + [1] * 18 + [0] * 40
 
 
 def test_coins_are_fair_and_the_same_each_time() -> None:
