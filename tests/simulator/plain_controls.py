@@ -34,6 +34,31 @@ class OwnOrder(PlainPolicy):
         return None
 
 
+class WithGhosts(OwnOrder):
+    """An object that was a ghost when it was asked for is one no longer, before room is made."""
+
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.ghost: dict[str, list[Thing]] = {tier: [] for tier in TIERS}
+        self.returning: dict[tuple[str, Thing], bool] = {}
+
+    def coming(self, x: Thing, tier: str) -> None:
+        self.returning[tier, x] = x in self.ghost[tier]
+        if x in self.ghost[tier]:
+            self.ghost[tier].remove(x)
+
+    def created(self, x: Thing) -> None:
+        self.coming(x, DRAM)
+
+    def used(self, x: Thing) -> None:
+        if x not in self.run.tier[DRAM] and self.run.point.on_ssd_hit != "stay":
+            self.coming(x, DRAM)
+
+    def demote(self, x: Thing) -> bool:
+        self.coming(x, SSD)
+        return True
+
+
 class Sieve(OwnOrder):
     def start(self, run: Plain) -> None:
         super().start(run)
@@ -72,27 +97,27 @@ class Sieve(OwnOrder):
         return None
 
 
-class S3Fifo(OwnOrder):
+class S3Fifo(WithGhosts):
     def start(self, run: Plain) -> None:
         super().start(run)
         self.small: dict[str, list[Thing]] = {tier: [] for tier in TIERS}
         self.main: dict[str, list[Thing]] = {tier: [] for tier in TIERS}
-        self.ghost: dict[str, list[Thing]] = {tier: [] for tier in TIERS}
+        self.filling = dict.fromkeys(TIERS, True)
         self.uses: dict[tuple[str, Thing], int] = {}
         share = self.parameters.get("small", 0.1)
         self.limit = {tier: int(run.capacity[tier] * share) for tier in TIERS}
 
     def used(self, x: Thing) -> None:
+        super().used(x)
         for tier in TIERS:
             if x in self.run.tier[tier]:
                 self.uses[tier, x] = min(self.uses[tier, x] + 1, 3)
 
     def entered(self, x: Thing, tier: str) -> None:
         self.uses[tier, x] = 0
-        if x in self.ghost[tier]:
-            self.ghost[tier].remove(x)
-            self.main[tier].append(x)
-        elif self.run.size(x) > self.limit[tier]:
+        full = self.bytes_of(self.small[tier]) >= self.limit[tier]
+        large = self.run.size(x) > self.limit[tier]
+        if self.returning[tier, x] or large or (full and self.filling[tier]):
             self.main[tier].append(x)
         else:
             self.small[tier].append(x)
@@ -134,30 +159,31 @@ class S3Fifo(OwnOrder):
         return None
 
     def victim(self, tier: str) -> Thing | None:
+        self.filling[tier] = False
         if self.bytes_of(self.small[tier]) >= self.limit[tier]:
             return self.from_small(tier) or self.from_main(tier)
         return self.from_main(tier) or self.from_small(tier)
 
     def demote(self, x: Thing) -> bool:
-        return self.parameters.get("writes", "all") == "all" or x in self.main[DRAM]
+        kept = self.parameters.get("writes", "all") == "all" or x in self.main[DRAM]
+        return kept and super().demote(x)
 
 
-class TwoQ(OwnOrder):
+class TwoQ(WithGhosts):
     def start(self, run: Plain) -> None:
         super().start(run)
         self.fifo: dict[str, list[Thing]] = {tier: [] for tier in TIERS}
         self.often: dict[str, list[Thing]] = {tier: [] for tier in TIERS}
-        self.out: dict[str, list[Thing]] = {tier: [] for tier in TIERS}
 
     def used(self, x: Thing) -> None:
+        super().used(x)
         for tier in TIERS:
             if x in self.often[tier]:
                 self.often[tier].remove(x)
                 self.often[tier].append(x)
 
     def entered(self, x: Thing, tier: str) -> None:
-        if x in self.out[tier]:
-            self.out[tier].remove(x)
+        if self.returning[tier, x]:
             self.often[tier].append(x)
         else:
             self.fifo[tier].append(x)
@@ -168,10 +194,10 @@ class TwoQ(OwnOrder):
             return
         self.fifo[tier].remove(x)
         if not self.run.pinned(x):
-            self.out[tier].append(x)
+            self.ghost[tier].append(x)
         ghosts = int(self.run.capacity[tier] * self.parameters.get("ghosts", 0.5))
-        while self.bytes_of(self.out[tier]) > ghosts:
-            self.out[tier].pop(0)
+        while self.bytes_of(self.ghost[tier]) > ghosts:
+            self.ghost[tier].pop(0)
 
     def victim(self, tier: str) -> Thing | None:
         share = int(self.run.capacity[tier] * self.parameters.get("first", 0.25))

@@ -69,15 +69,16 @@ def test_sieve_keeps_its_queue_on_a_hit() -> None:
 
 
 def test_s3_fifo_sorts_out_what_was_used_once() -> None:
-    """Ten places, the small queue has two. A to J fill; A is used twice, B once. K: A goes to the
-    main queue, B, used once, leaves. L: C. B returns as a ghost to the main queue: D leaves."""
-    assert left_dram("s3-fifo", "ABCDEFGHIJAABKLB", 10, small=0.2) == "BCD"
+    """Ten places, the small queue has two, A and B, as they fill. A is used twice, B once. K: A
+    goes to the main queue, of which C leaves for it. L: B, used once, leaves. B returns as a ghost
+    to the main queue: K leaves. M: the small queue, L, is not full, D leaves."""
+    assert left_dram("s3-fifo", "ABCDEFGHIJAABKLBM", 10, small=0.2) == "CBKD"
 
 
 def test_s3_fifo_goes_round_in_its_main_queue() -> None:
-    """Four places, one small; one use is enough. E: A and B, then C and D, used, go to the main
-    queue; its limit of three is passed with the fourth, so A, whose use is forgotten, leaves.
-    F: E leaves, unused. B is used; G: F leaves the small queue first, which is full."""
+    """Four places, one small, A's; one use is enough. E: A joins B, C, D in the main queue, which
+    is one too many; they were used and go round, A, whose use is forgotten, leaves. F: E leaves,
+    unused. G: F leaves."""
     assert left_dram("s3-fifo", "ABCDABCDEFBG", 4, small=0.25, uses=1) == "AEF"
 
 

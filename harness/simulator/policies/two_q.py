@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from harness.simulator.hooks import DRAM, SSD, Parameters, World, pinned, size_of
+from harness.simulator.hooks import DRAM, SSD, Parameters, World, in_dram, on_ssd, pinned, size_of
 from harness.simulator.lists import Lists, add, empty_lists, remove, renew, tier_index
+from harness.simulator.state import ON_HIT, STAY
 
 STRUCTURES = ("free",)
 
@@ -28,9 +29,11 @@ class Settings(Parameters):
 
 
 class Own(NamedTuple):
-    """``lists``; ``limit`` int64[2, 2]: bytes of the FIFO and of its ghosts in each tier."""
+    """``lists``; ``returning`` uint8[2, objects] (was a ghost when it was asked for); ``limit``
+    int64[2, 2]: bytes of the FIFO and of its ghosts in each tier."""
 
     lists: Lists
+    returning: np.ndarray
     limit: np.ndarray
 
 
@@ -40,7 +43,24 @@ def create(world: World, settings: Settings) -> Own:
         [int(capacity * settings.first), int(capacity * settings.ghosts)]
         for capacity in (world.dram_bytes, world.ssd_bytes)
     ]
-    return Own(empty_lists(world.objects, 3), np.array(limit, np.int64))
+    return Own(
+        empty_lists(world.objects, 3),
+        np.zeros((2, world.objects), np.uint8),
+        np.array(limit, np.int64),
+    )
+
+
+def coming(s: Any, at: int, o: int) -> None:
+    """An object is about to enter a tier; a ghost is one no longer, before room is made."""
+    ghost = s.p.lists.within[at, o] == _OUT
+    s.p.returning[at, o] = 1 if ghost else 0
+    if ghost:
+        remove(s.p.lists, at, o, size_of(s, o))
+
+
+def created(s: Any, o: int) -> None:
+    """DRAM makes room for it next."""
+    coming(s, tier_index(DRAM), o)
 
 
 def used(s: Any, first: int, count: int) -> None:
@@ -49,15 +69,14 @@ def used(s: Any, first: int, count: int) -> None:
         for at in range(2):
             if s.p.lists.within[at, o] == _OFTEN:
                 renew(s.p.lists, at, _OFTEN, o, size_of(s, o))
+        if s.cfg[ON_HIT] != STAY and not in_dram(s, o):
+            coming(s, tier_index(DRAM), o)
 
 
 def entered(s: Any, o: int, tier: int) -> None:
     """To the LRU if it was a ghost."""
     at, size = tier_index(tier), size_of(s, o)
-    ghost = s.p.lists.within[at, o] == _OUT
-    if ghost:
-        remove(s.p.lists, at, o, size)
-    add(s.p.lists, at, _OFTEN if ghost else _IN, o, size)
+    add(s.p.lists, at, _OFTEN if s.p.returning[at, o] != 0 else _IN, o, size)
 
 
 def left(s: Any, o: int, tier: int) -> None:
@@ -92,7 +111,14 @@ def victim(s: Any, at: int) -> int:
 
 def choose(s: Any) -> tuple[int, bool]:
     """DRAM's next."""
-    return victim(s, tier_index(DRAM)), True
+    o = victim(s, tier_index(DRAM))
+    return o, o >= 0 and (on_ssd(s, o) or demote(s, o))
+
+
+def demote(s: Any, o: int) -> bool:
+    """Always; the SSD makes room for it next."""
+    coming(s, tier_index(SSD), o)
+    return True
 
 
 def victim_ssd(s: Any) -> int:
