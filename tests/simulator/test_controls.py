@@ -35,6 +35,32 @@ def test_all_counters_equal_those_of_the_rules_on_lists(
         check(random_corpus(rng), policy, parameters, **random_options(rng, policy))
 
 
+LIBCACHESIM = {
+    "lru": (304, 344, 282, 320),
+    "sieve": (330, 348, 304, 331),
+    "s3-fifo": (326, 338, 313, 328),
+    "two-q": (314, 335, 303, 310),
+    "arc": (325, 348, 309, 331),
+}
+"""Hits of libcachesim 0.3.5 on two traces of unit objects, each with 20 and with 50 places."""
+
+
+@pytest.mark.parametrize("policy", LIBCACHESIM)
+def test_one_tier_hits_as_often_as_libcachesim_says(policy: str) -> None:
+    hits = []
+    for seed in (0, 1):
+        rng = random.Random(seed)
+        names = [
+            int(rng.paretovariate(0.7)) % 150 if rng.random() < 0.8 else 200 + at
+            for at in range(500)
+        ]
+        corpus = corpus_of([[name] for name in names])
+        for places in (20, 50):
+            one_tier: dict[str, Any] = {"dram_bytes": places, "ssd_bytes": 0, "structure": "free"}
+            hits.append(run(corpus, policy=policy, **one_tier).outcome.hits)
+    assert tuple(hits) == LIBCACHESIM[policy]
+
+
 def left_dram(policy: str, names: str, dram_bytes: int, **parameters: Any) -> str:
     """What leaves DRAM, in order: single unit chunks by name, each asked for by a request.
 
