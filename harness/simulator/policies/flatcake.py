@@ -30,6 +30,7 @@ from harness.simulator.hooks import (
 from harness.simulator.state import CAP_DRAM, CAP_SSD, NOW, PROMOTED, USED_DRAM, USED_SSD
 from harness.simulator.tiers import make_room, make_room_ssd, put_dram
 
+STRUCTURES = ("free", "leaf")
 LIKE = True
 
 _SHORT, _LONG, _AGENT, _HIGH, _LOW, _STATES, _COPY = range(7)

@@ -34,6 +34,7 @@ from harness.simulator.hooks import (
 from harness.simulator.hooks import choose as choose_by_tree
 from harness.simulator.state import NOW, QUEUES, SIZE_FULL, SIZE_STATE
 
+STRUCTURES = ("free", "leaf")
 REBUILD = True
 ANY_NODE = True
 
