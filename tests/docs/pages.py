@@ -51,7 +51,7 @@ def _block(tags: list[str], body: str) -> Block:
             if command:
                 steps.append(Step(command, tuple(shown)))
             command, shown = line[2:], []
-        elif line.startswith("> "):  # the shell's second prompt: the command goes on
+        elif line.startswith("> ") or line == ">":  # the shell's second prompt: it goes on
             command += "\n" + line[2:]
         else:
             shown.append(line)
