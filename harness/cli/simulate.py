@@ -360,24 +360,31 @@ def show(answer: Answer) -> None:
 
 
 def drive_table(rows: list[Any]) -> Any:
-    """Rows of policy x layout x drive as a rich table."""
-    from rich.table import Table
-
+    """Rows of policy x layout x drive as a rich table, narrow enough for 80 columns."""
     from harness.core.units import format_duration, format_size
 
-    table = Table(
-        "policy", "layout", "drive", "miss", "to drive", "WAF", "DWPD", "life at WAF 1",
-        "life", "load", "USD/1000", title="Policy x layout x drive",
-    )  # fmt: skip
+    headings = ("to drive", "WAF", "DWPD", "life,\nWAF 1", "life", "load", "USD\n/1000")
+    table = narrow_table("Policy x layout x drive", "policy, layout,\ndrive", headings, 20)
     for row in rows:
         table.add_row(
-            row.policy, row.layout, row.drive,
-            _number(row.miss, ".4f"), format_size(row.device_bytes),
-            f"{_number(row.waf, '.2f')} ({row.waf_kind})" if row.waf is not None else "-",
+            f"{row.policy}, {row.layout}, {row.drive}", format_size(row.device_bytes),
+            f"{_number(row.waf, '.2f')}\n{row.waf_kind}" if row.waf is not None else "-",
             _number(row.required_dwpd, ".2f"), _days(row.waf1_days), _days(row.paper_days),
             "-" if row.load_mean_s is None else format_duration(row.load_mean_s),
             _number(row.cost_usd, ".2f"),
         )  # fmt: skip
+    return table
+
+
+def narrow_table(title: str, first: str, headings: tuple[str, ...], width: int) -> Any:
+    """A table whose numbers are never cut: its first column of ``width`` is the one that wraps."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column(first, min_width=width)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     return table
 
 

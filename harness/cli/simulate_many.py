@@ -35,6 +35,7 @@ from harness.cli.simulate import (
     corpus_of,
     drive_table,
     machine_of,
+    narrow_table,
     parameters,
     point_of,
     valid,
@@ -220,14 +221,11 @@ def sweep(
 
 
 def _policy_table(answers: list[Answer]) -> Any:
-    from rich.table import Table
-
     from harness.core.units import format_duration, format_size
 
-    table = Table(
-        "policy", "miss", "behind no state", "F hits from SSD", "written F", "written S",
-        "load, mean", "load, p99", "USD/1000", title="Policies",
-    )  # fmt: skip
+    headings = ("miss", "behind\nno state", "F hits\non SSD", "written\nF", "written\nS", "load",
+                "p99", "USD\n/1000")  # fmt: skip
+    table = narrow_table("Policies", "policy", headings, 8)
     for one in answers:
         hits = one.hits["ssd"]["full"] + one.hits["dram"]["full"]
         table.add_row(
