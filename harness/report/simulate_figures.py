@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from harness.core.units import format_size
 from harness.report.model import Figure
 from harness.report.plots import LINES, MARKERS, SERIES
+from harness.report.simulate_plots import plain_log_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,6 +118,7 @@ def _frontier(rows: Rows, tbw_bytes: float | None) -> list[Figure]:
             axes.plot([x for x, _ in points], [y for _, y in points], label=label, **_style(number))
         if days:
             axes.set_xscale("log")
+            plain_log_ticks(axes)
         axes.set_xlabel("life at WAF 1 (days)" if days else "written to the SSD (TB)")
         axes.set_ylabel("miss ratio")
         axes.legend(ncols=2)

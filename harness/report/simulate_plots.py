@@ -32,7 +32,7 @@ def figures(answers: Rows, rows: Rows) -> list[Figure]:
     if len(lives) > 1:
         found.append(
             Figure(
-                "lives", "Life of the drive", "days, logarithmic", where,
+                "lives", "Days until the rated writes are used up", "days, logarithmic", where,
                 lambda axes: _lives(axes, lives), height_in=1.2 + 0.42 * len(lives),
                 note="Hollow: at WAF 1, as simulators assume. Filled: with the steady WAF, where"
                 " there is one.",
@@ -64,7 +64,7 @@ def _trade(axes: Axes, points: list[tuple[str, float, float]]) -> None:
 
 
 def _lives(axes: Axes, rows: Rows) -> None:
-    names = [f"{dig(r, 'policy')}, {dig(r, 'layout')}, {dig(r, 'drive')}" for r in rows]
+    names = [f"{dig(r, 'policy')}, {dig(r, 'layout')},\n{dig(r, 'drive')}" for r in rows]
     for at, row in enumerate(rows):
         at_one, true = number(row, "waf1_days"), number(row, "paper_days")
         if at_one and true:
@@ -74,6 +74,16 @@ def _lives(axes: Axes, rows: Rows) -> None:
         if true:
             axes.plot([true], [at], "s", color=SERIES[1])
     axes.set_xscale("log")
+    plain_log_ticks(axes)
     axes.set_yticks(range(len(rows)), names)
     axes.invert_yaxis()
-    axes.set_xlabel("days until the rated writes are used up")
+    axes.set_xlabel("days")
+
+
+def plain_log_ticks(axes: Axes) -> None:
+    """Few ticks, as plain numbers, on a logarithmic x axis that may span less than a decade."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=8))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())

@@ -136,13 +136,20 @@ def _notes(answers: list[dict[str, Any]]) -> list[str]:
     sources = found.items() if isinstance(found, dict) else ()
     said = ", ".join(f"{name}: {source}" for name, source in sources)
     lanes = number(first, "point.lanes")
+    by_structure: dict[str, list[str]] = {}
+    for one in answers:
+        policies = by_structure.setdefault(text(one, "point.structure") or "unknown", [])
+        policies.append(text(one, "label") or "–")
+    structures = [
+        f"{name} ({', '.join(dict.fromkeys(who))})" if len(by_structure) > 1 else name
+        for name, who in by_structure.items()
+    ]
     setting = (
         f"Trace {text(first, 'trace')}, lanes {lanes or 'as recorded'}, "
         f"model {text(first, 'point.model')}, "
         f"DRAM {decimal_bytes(dig(first, 'point.dram_bytes')).text}, "
         f"SSD {decimal_bytes(dig(first, 'point.ssd_bytes')).text}, "
-        f"checkpoints {text(first, 'point.checkpoint')}, "
-        f"structure {text(first, 'point.structure')}."
+        f"checkpoints {text(first, 'point.checkpoint')}, structure {', '.join(structures)}."
     )
     absent = [reason for one in answers for reason in strings(one, "absent")]
     return [setting, *([f"Constants: {said}."] if said else []), *dict.fromkeys(absent)]
