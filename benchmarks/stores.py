@@ -1,11 +1,12 @@
 """How fast the stores and the request tools are: extents and requests a second of CPU time.
 
-Run: python benchmarks/stores.py [--requests N] [--capacity 1TB]
+Run: python benchmarks/stores.py [--requests N] [--capacity 1TB] [--trace FILE]
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 from collections.abc import Callable
 
@@ -31,12 +32,25 @@ def extents(name: str, capacity: int, model: str, requests: int, *, reads: bool)
     return sum(len(ops) for ops in op_stream(store, traffic, limit=requests, reads=reads))
 
 
+def load_trace(path: str) -> None:
+    """Read a recorded trace whole; CPU seconds and peak memory."""
+    references, seconds = measured(
+        lambda: sum(len(batch.ids) for batch in open_requests(path).batches())
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
+    print(f"{references:,} references in {seconds:.1f} s of CPU, peak memory {peak:.2f} GiB")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=20000)
     parser.add_argument("--capacity", default="1TB")
     parser.add_argument("--model", default="llama-3.1-8b")
+    parser.add_argument("--trace", help="only load this recorded trace; the goal is 60 s")
     arguments = parser.parse_args()
+    if arguments.trace:
+        load_trace(arguments.trace)
+        return
     capacity = parse_size(arguments.capacity)
     print(f"{'store':28} {'extents':>12} {'M/s':>7} {'writes only M/s':>16}")
     for name in workload_names("stores"):

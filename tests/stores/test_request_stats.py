@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections import OrderedDict
 from pathlib import Path
 
@@ -64,11 +63,9 @@ def test_mooncake_full_blocks_only(traces_dir: Path) -> None:
 
 
 @pytest.mark.slow
-def test_claude_code_has_its_published_values_and_loads_in_time(traces_dir: Path) -> None:
+def test_claude_code_has_its_published_values(traces_dir: Path) -> None:
     path = traces_dir / "claude-code/traces-710of739.tar.zst"
-    began = time.process_time()
     stats = request_stats(open_requests(str(path)))
-    assert time.process_time() - began < 60
     assert (stats.requests, stats.references) == (49_334, 94_310_647)
     assert stats.distinct_blocks == 3_450_959
     assert int(np.count_nonzero(stats.accesses == 1)) == 228_726
