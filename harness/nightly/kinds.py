@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
@@ -42,7 +43,7 @@ CAPTURED = "<captured trace>"
 """Stands for the trace that an earlier step of the same job captured."""
 
 
-class _Job(Strict):
+class _Job(Strict, ABC):
     name: Name
     hosts: tuple[Name, ...] = ()
     devices: tuple[Word, ...] = ()
@@ -53,9 +54,9 @@ class _Job(Strict):
         """Whether the job overwrites its devices."""
         return False
 
+    @abstractmethod
     def steps(self, call: Call) -> list[list[str]]:
         """Its commands, one after another."""
-        raise NotImplementedError
 
 
 class _Writing(_Job):

@@ -186,10 +186,12 @@ def rates_for(work: Work, machine: Machine, layout: str | None, waf: float | Non
     except MissingTerm:
         if not fill or layout is None:
             raise
-    return measured_rates(
+    rates = measured_rates(
         machine.calibration, work.context_tokens, path=machine.load.path,
         prefill=machine.prefill, waf=waf, fill=True,
     )  # fmt: skip
+    said = f"{rates.sources['B_ssd']}: no restore of {layout} was measured"
+    return replace(rates, sources={**rates.sources, "B_ssd": said})
 
 
 def _wear(corpus: Corpus, run: Run, machine: Machine, progress: Progress) -> list[WearOfRun]:

@@ -10,13 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.calibrate.export import export
+from harness.calibrate.files import write
+from harness.calibrate.reader import load
 from harness.core.errors import UsageError
 from harness.core.profiles import DeviceProfile
 from harness.simulator.corpus import load_corpus
-from harness.simulator.evaluate import Answer, Machine, evaluate
+from harness.simulator.evaluate import Answer, Machine, evaluate, rates_for
 from harness.simulator.loading.options import LoadOptions
 from harness.simulator.point import Point, trace_id
 from harness.simulator.wearing.wear import How
+from tests.calibrate.builders import run_folder, typical_bench, wear
+from tests.simulator.loading.cases import work
 
 DRIVE = DeviceProfile(
     name="toy", nchs=4, luns_per_ch=4, pgs_per_blk=64, blks_per_pl=1024, capacity_bytes=3 << 30,
@@ -96,3 +101,12 @@ def test_profile_without_layout_is_said(tmp_path: Path) -> None:
 
     why = _absent(Machine(constants="seed", profile=DRIVE))
     assert why[0].startswith("no layout was given") and "no price of a GPU" in why[1]
+
+
+def test_a_layout_that_was_not_measured_is_said(tmp_path: Path) -> None:
+    """``filled`` takes the file's constant for it, and the source tells so."""
+    write(tmp_path / "c.json", export([run_folder(tmp_path, bench=typical_bench(), wear=wear())]))
+    machine = Machine(constants="filled", calibration=load(tmp_path / "c.json"))
+    found = rates_for(work((0, 1, 1, 0)), machine, "kvbm", 1.2)
+    assert found.sources["B_ssd"] == "measured: no restore of kvbm was measured"
+    assert found.ssd.tolist() == pytest.approx([6.2e9])

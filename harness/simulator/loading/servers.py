@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
 
 from harness.simulator.loading.alone import pcie_s, recompute_s, ssd_s
 from harness.simulator.loading.events import Clock, Line, Record
-from harness.simulator.loading.options import LoadOptions
+from harness.simulator.loading.options import LoadOptions, Scheduler
 from harness.simulator.loading.priority import Preparing
 from harness.simulator.loading.rates import Rates
 from harness.simulator.loading.work import Work
 
 
-class _Server:
+class _Server(ABC):
     """What the disciplines share: GPUs that take the next request, and the copy over PCIe."""
 
     def __init__(self, work: Work, rates: Rates, options: LoadOptions) -> None:
@@ -37,28 +39,35 @@ class _Server:
         self.record.pcie_busy_s = self.pcie.busy_s
         return self.record
 
+    @abstractmethod
     def _arrive(self, row: int) -> None:
-        raise NotImplementedError
+        """Request ``row`` is there."""
 
+    @abstractmethod
     def _next(self) -> int | None:
         """The request that a free GPU takes now."""
-        raise NotImplementedError
 
-    def _loaded_s(self, row: int) -> float:
-        """When all that request ``row`` loads is on the GPU that takes it now."""
-        raise NotImplementedError
+    @abstractmethod
+    def _start(self, row: int) -> None:
+        """A GPU takes request ``row`` now; ``_end`` is told when it is loaded."""
 
+    @abstractmethod
     def _released(self, row: int) -> None:
         """Request ``row`` is done; what it held is free."""
 
     def _serve(self) -> None:
         while self.free_gpus and (row := self._next()) is not None:
-            now = self.clock.now_s
             self.free_gpus -= 1
-            self.record.start_s[row] = now
-            done = max(self._loaded_s(row), now + self.recompute_s[row])
-            self.record.gpu_busy_s += done - now
-            self.clock.at(done, partial(self._finish, row))
+            self.record.start_s[row] = self.clock.now_s
+            self._start(row)
+
+    def _end(self, row: int, loaded_s: float) -> None:
+        """Request ``row``, on its GPU, has all it loads at ``loaded_s``: it is done then, or when
+        it is recomputed."""
+        start = float(self.record.start_s[row])
+        done = max(loaded_s, start + self.recompute_s[row])
+        self.record.gpu_busy_s += done - start
+        self.clock.at(done, partial(self._finish, row))
 
     def _finish(self, row: int) -> None:
         self.record.done_s[row] = self.clock.now_s
@@ -92,6 +101,9 @@ class OneQueue(_Server):
     def _next(self) -> int | None:
         return self.waiting.popleft() if self.waiting else None
 
+    def _start(self, row: int) -> None:
+        self._end(row, self._loaded_s(row))
+
     def _loaded_s(self, row: int) -> float:
         now, reads_s, layers = self.clock.now_s, self.ssd_s[row], self.options.layers
         start = now
@@ -105,6 +117,9 @@ class OneQueue(_Server):
             return self._copy(row, read)
         # The copy follows the reads one layer behind, and is never done before the last of them.
         return max(self._copy(row, start + reads_s / layers), read + self.pcie_s[row] / layers)
+
+    def _released(self, row: int) -> None:
+        """It held nothing."""
 
 
 class TwoQueues(_Server):
@@ -153,8 +168,8 @@ class TwoQueues(_Server):
     def _next(self) -> int | None:
         return heapq.heappop(self.ready) if self.ready else None
 
-    def _loaded_s(self, row: int) -> float:
-        return self._copy(row, self.clock.now_s)
+    def _start(self, row: int) -> None:
+        self._end(row, self._copy(row, self.clock.now_s))
 
     def _released(self, row: int) -> None:
         self.held_bytes -= self.ssd_bytes[row]
@@ -174,8 +189,8 @@ class Prefetch(_Server):
         self.room_bytes = float("inf") if room is None else float(room)
         self.staged: set[int] = set()
         """Requests that hold room in the buffer."""
-        self.blocked: dict[int, float] = {}
-        """Requests on a GPU that wait for their restore, and since when."""
+        self.blocked: set[int] = set()
+        """Requests on a GPU that wait for their restore."""
         self.lost_s = (work.ssd_tokens / rates.prefill).tolist()
 
     def _arrive(self, row: int) -> None:
@@ -244,22 +259,15 @@ class Prefetch(_Server):
     def _next(self) -> int | None:
         return self.waiting.popleft() if self.waiting else None
 
-    def _serve(self) -> None:
-        while self.free_gpus and (row := self._next()) is not None:
-            now = self.clock.now_s
-            self.free_gpus -= 1
-            self.record.start_s[row] = now
-            if row in self.staged and np.isnan(self.record.prefetch_s[row]):
-                self.blocked[row] = now
-            else:
-                self._end(row, self._copy(row, now))
+    def _start(self, row: int) -> None:
+        if row in self.staged and np.isnan(self.record.prefetch_s[row]):
+            self.blocked.add(row)
+        else:
+            self._end(row, self._copy(row, self.clock.now_s))
 
     def _end(self, row: int, loaded_s: float) -> None:
-        self.blocked.pop(row, None)
-        start = float(self.record.start_s[row])
-        done = max(loaded_s, start + self.recompute_s[row])
-        self.record.gpu_busy_s += done - start
-        self.clock.at(done, partial(self._finish, row))
+        self.blocked.discard(row)
+        super()._end(row, loaded_s)
 
     def _released(self, row: int) -> None:
         self._let_go(row)
@@ -273,7 +281,11 @@ def _arrivals(work: Work, options: LoadOptions) -> np.ndarray:
     return times * (work.rate / options.requests_per_s)
 
 
-_SERVERS = {"one-queue": OneQueue, "two-queues": TwoQueues, "prefetch": Prefetch}
+_SERVERS: Mapping[Scheduler, Callable[[Work, Rates, LoadOptions], _Server]] = {
+    "one-queue": OneQueue,
+    "two-queues": TwoQueues,
+    "prefetch": Prefetch,
+}
 
 
 def serve(work: Work, rates: Rates, options: LoadOptions) -> Record:
