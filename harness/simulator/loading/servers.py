@@ -281,7 +281,8 @@ def _arrivals(work: Work, options: LoadOptions) -> np.ndarray:
     return times * (work.rate / options.requests_per_s)
 
 
-_SERVERS: Mapping[Scheduler, Callable[[Work, Rates, LoadOptions], _Server]] = {
+_Discipline = Callable[[Work, Rates, LoadOptions], _Server]
+_SERVERS: Mapping[Scheduler, _Discipline] = {
     "one-queue": OneQueue,
     "two-queues": TwoQueues,
     "prefetch": Prefetch,
