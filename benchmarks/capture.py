@@ -31,8 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from harness.bench.stats import estimate
 from harness.capture import stream
 from harness.capture.options import TraceOptions
 from harness.capture.probe import SYSTEM_PYTHON, LocalProbe
@@ -373,23 +372,15 @@ def _counted(loop: LoopDevice, seconds: float, rate: int | None) -> Ran:
         return fio(loop.path, seconds, rate)
 
 
-def interval(values: list[float]) -> tuple[float, float]:
-    """95 % interval of the median, by bootstrap."""
-    rng = np.random.default_rng(1)
-    drawn = np.median(rng.choice(values, (4000, len(values))), axis=1)
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    return float(low), float(high)
-
-
 def summarise(results: dict[str, list[Round]]) -> dict[str, Any]:
     """Medians over the rounds."""
     table = {}
     for name, rounds in results.items():
-        kept = [r.kept for r in rounds]
+        kept = estimate([r.kept for r in rounds])
         row: dict[str, Any] = {
             "iops": statistics.median(r.iops for r in rounds),
-            "kept": statistics.median(kept),
-            "kept_interval": interval(kept),
+            "kept": kept.median,
+            "kept_interval": (kept.low, kept.high),
             "busy_us": statistics.median(r.busy_us for r in rounds),
             "p99_us": statistics.median(r.p99_us for r in rounds),
             "said": sorted({r.said for r in rounds if r.said}),
