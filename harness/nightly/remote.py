@@ -218,9 +218,7 @@ def _exit_code(channel: paramiko.Channel) -> int:
     return code
 
 
-def _broken(error: BaseException) -> MachineError:
-    if isinstance(error, MachineError):
-        return error
+def _broken(error: BaseException) -> BrokenConnection:
     return BrokenConnection(f"the connection broke: {error or type(error).__name__}")
 
 
