@@ -79,7 +79,7 @@ def plan_guest(
         profile = scaled.profile
         notes += scaled.consequences
     binary = femu_binary()
-    latencies_ns = flash_latencies_ns(profile) if timing else dict.fromkeys(FEMU_LATENCIES_NS, 0)
+    latencies_ns = flash_latencies_ns(profile) if timing else {}
     if timing and binary:
         notes.append(_latencies_said(profile, latencies_ns))
     known = properties_of(binary, "femu") if binary else None
