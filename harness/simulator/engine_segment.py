@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.simulator.hooks import first_to_move
+from harness.simulator.objects import STAMP_STEP
 from harness.simulator.queues import bring_back, follow, keep_aside, peek, push
 from harness.simulator.segment_state import (
-    BYPASSED,
     CHILDREN,
     EVER,
     HELD,
@@ -23,6 +24,7 @@ from harness.simulator.segment_state import (
     USED_PART,
 )
 from harness.simulator.state import (
+    BYPASSED,
     CAP_DRAM,
     CAP_SSD,
     CREATED,
@@ -69,8 +71,6 @@ from harness.simulator.state import (
     WRITTEN,
 )
 
-_STAMP_STEP = 4194304.0
-
 
 def order(s: Any, o: int) -> float:
     """LRU order of what a segment would give up next: see ``objects.order``.
@@ -81,9 +81,9 @@ def order(s: Any, o: int) -> float:
     if o >= s.cfg[NODES]:
         g = o - s.cfg[NODES]
         depth = s.start_depth[g] + s.length[g] - 1
-        return float(s.stamp[g]) * _STAMP_STEP - 2.0 * float(depth) - 1.0
+        return float(s.stamp[g]) * STAMP_STEP - 2.0 * float(depth) - 1.0
     depth = s.start_depth[o] + s.length[o] - 1
-    return float(s.part[STAMP, o]) * _STAMP_STEP - 2.0 * float(depth)
+    return float(s.part[STAMP, o]) * STAMP_STEP - 2.0 * float(depth)
 
 
 def key(s: Any, q: int, o: int) -> float:
@@ -220,14 +220,6 @@ def drop(s: Any, o: int, lacking: int) -> None:
         lost_all(s, o)
     elif candidate(s, EVICT, o):
         push(s, EVICT, o)
-
-
-def first_to_move(s: Any) -> int:
-    """As ``hooks.first_to_move``."""
-    full, state = peek(s, MOVE), peek(s, MOVE_STATE)
-    if full < 0 or state < 0:
-        return max(full, state)
-    return full if s.queue_key[MOVE, 0] < s.queue_key[MOVE_STATE, 0] else state
 
 
 def make_room(s: Any, size: int) -> bool:

@@ -19,7 +19,8 @@ from harness.simulator.state import (
     SSD,
 )
 
-_STAMP_STEP = 4194304.0
+STAMP_STEP = 4194304.0
+"""Of ``order``: more than depth and class of any object make up, and a power of two."""
 
 
 def class_of(s: Any, o: int) -> int:
@@ -48,7 +49,7 @@ def order(s: Any, o: int) -> float:
     Unique among objects that were ever touched, so it also settles all ties.
     """
     at = node_of(s, o)
-    return float(s.stamp[o]) * _STAMP_STEP - 2.0 * float(s.depth[at]) - class_of(s, o)
+    return float(s.stamp[o]) * STAMP_STEP - 2.0 * float(s.depth[at]) - class_of(s, o)
 
 
 def pinned(s: Any, o: int) -> bool:

@@ -19,10 +19,18 @@ from harness.simulator.point import Point, trace_id
 from harness.simulator.policies import Policy, find_policy, lru
 from harness.simulator.prepare import prepare
 from harness.simulator.requestlog import REQUEST_DTYPE, SSD_DTYPE, RequestLog, SsdLog
-from harness.simulator.segment_state import BYPASSED, SegmentState, new_segments
+from harness.simulator.segment_state import SegmentState, new_segments
 from harness.simulator.sizes import ObjectSizes, object_sizes
 from harness.simulator.start import new_state
-from harness.simulator.state import COUNTER_NAMES, LOG_ROWS, ROW_FIELDS, State
+from harness.simulator.state import (
+    BYPASSED,
+    COUNTER_NAMES,
+    LOG_ROWS,
+    ROW_FIELDS,
+    ROW_HIT,
+    ROW_STRANDED,
+    State,
+)
 
 Engine = Literal["auto", "block", "segment"]
 
@@ -208,7 +216,7 @@ def outcome(
 ) -> Outcome:  # fmt: skip
     """The outcome of requests ``first`` to ``last`` - 1, which counted ``counts``."""
     rows = slice(first, last)
-    hits = state.row[rows, 0].astype(np.int64)
+    hits = state.row[rows, ROW_HIT].astype(np.int64)
     chunks = state.chunks[rows].astype(np.int64)
     some = chunks > 0
     resident = state.resident()
@@ -225,7 +233,7 @@ def outcome(
         request_misses=float((1 - hits[some] / chunks[some]).sum()),
         references=int(chunks.sum()),
         hits=int(hits.sum()),
-        stranded=int(state.row[rows, 2].sum()),
+        stranded=int(state.row[rows, ROW_STRANDED].sum()),
         input_tokens=int(corpus.input_tokens[rows].sum(dtype=np.int64)),
         block_tokens=sizes.block_tokens,
         full=traffic[0],

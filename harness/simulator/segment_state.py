@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,15 +11,12 @@ from harness.simulator.corpus_form import Corpus
 from harness.simulator.point import Point
 from harness.simulator.prepare import Prepared
 from harness.simulator.sizes import ObjectSizes
-from harness.simulator.state import COUNTERS, DRAM, QUEUES, REGISTERS, SETTINGS, SSD
+from harness.simulator.state import DRAM, SETTINGS, SSD, empty_arrays
 from harness.simulator.tree_kernel import link_children
 
 # Rows of ``part``.
 ON_SSD, HELD, HIT, USED_PART, EVER, STAMP, CHILDREN = range(7)
 PARTS = 7
-
-BYPASSED = REGISTERS - 1
-"""Register that says that chunks went past DRAM, which segments cannot express."""
 
 
 class SegmentState(NamedTuple):
@@ -76,9 +74,9 @@ class SegmentState(NamedTuple):
 def new_segments(corpus: Corpus, ready: Prepared, point: Point, sizes: ObjectSizes) -> SegmentState:
     """Empty tiers."""
     still = _still(corpus, ready)
-    segments, i4, i8 = len(still["length"]), np.int32, np.int64
+    segments, i4 = len(still["length"]), np.int32
     longest = int(np.diff(ready.paths.path_of).max(initial=0))
-    settings = np.zeros(SETTINGS, i8)
+    settings = np.zeros(SETTINGS, np.int64)
     settings[:10] = [
         segments, point.dram_bytes, point.ssd_bytes, sizes.chunk_bytes, sizes.state_bytes, 1, 0, 0,
         corpus.block_tokens, sizes.state_bytes > 0,
@@ -87,35 +85,17 @@ def new_segments(corpus: Corpus, ready: Prepared, point: Point, sizes: ObjectSiz
     part[STAMP] = -1
     return SegmentState(
         **still,
+        **empty_arrays(2 * segments, longest, corpus.requests),
         part=part,
         flag=np.zeros(segments, np.uint8),
         stamp=np.full(segments, -1, i4),
-        queue_key=np.empty((QUEUES, 2 * segments)),
-        queue_tie=np.empty((QUEUES, 2 * segments)),
-        queue_object=np.empty((QUEUES, 2 * segments), i4),
-        queue_size=np.zeros(QUEUES, i8),
-        queue_built=np.full(QUEUES, -1, i8),
-        queued=np.zeros(2 * segments, np.uint8),
-        aside=np.empty(2 * QUEUES * (longest + 2), i8),
-        reg=np.zeros(REGISTERS, i8),
         cfg=settings,
-        total=np.zeros((COUNTERS, 2), i8),
-        row=np.zeros((corpus.requests, 8), i4),
     )
 
 
-_KEPT: dict[int, tuple[Prepared, dict[str, Any]]] = {}
-
-
+@lru_cache(maxsize=1)
 def _still(corpus: Corpus, ready: Prepared) -> dict[str, Any]:
-    """What all runs on the same preparation share; the last one's is kept."""
-    kept = _KEPT.get(0)
-    if kept is None or kept[0] is not ready:
-        kept = _KEPT[0] = (ready, _make_still(corpus, ready))
-    return kept[1]
-
-
-def _make_still(corpus: Corpus, ready: Prepared) -> dict[str, Any]:
+    """What all runs on the same preparation share."""
     paths, points = ready.paths, ready.checkpoints
     first = paths.segment_first[:-1]
     above = corpus.parent[first]

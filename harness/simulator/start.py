@@ -12,7 +12,7 @@ from harness.simulator.point import Point
 from harness.simulator.policies import Policy
 from harness.simulator.prepare import Prepared
 from harness.simulator.sizes import ObjectSizes
-from harness.simulator.state import COPY, COUNTERS, MOVE_UP, QUEUES, REGISTERS, STAY, State
+from harness.simulator.state import COPY, MOVE_UP, STAY, State, empty_arrays
 
 _ON_HIT = {"stay": STAY, "copy": COPY, "move": MOVE_UP}
 
@@ -55,6 +55,7 @@ def new_state(
     }
     return State(
         **columns,
+        **empty_arrays(objects, longest, corpus.requests),
         path_of=paths.path_of,
         path_first=paths.path_first,
         path_length=paths.path_length,
@@ -78,17 +79,7 @@ def new_state(
         kids_dram=np.zeros(nodes, i4),
         kids_ssd=np.zeros(nodes, i4),
         kids=np.zeros(nodes, i4),
-        queue_key=np.empty((QUEUES, objects)),
-        queue_tie=np.empty((QUEUES, objects)),
-        queue_object=np.empty((QUEUES, objects), i4),
-        queue_size=np.zeros(QUEUES, i8),
-        queue_built=np.full(QUEUES, -1, i8),
-        queued=np.zeros(objects, np.uint8),
-        aside=np.empty(2 * QUEUES * (longest + 2), i8),
-        reg=np.zeros(REGISTERS, i8),
         cfg=np.array(settings, i8),
-        total=np.zeros((COUNTERS, 2), i8),
-        row=np.zeros((corpus.requests, 8), i4),
         log=np.empty((log_rows, 4), i8),
         p=policy.create(world(corpus, ready, point, sizes)),
     )

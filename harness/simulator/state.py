@@ -35,8 +35,9 @@ DROP, EVICT, MOVE, MOVE_STATE = range(4)
 QUEUES = 4
 
 # ``reg``: numbers that change.
-NOW, USED_DRAM, USED_SSD, ASIDE, LOG_ROWS, PINS_END = range(6)
-REGISTERS = 8
+NOW, USED_DRAM, USED_SSD, ASIDE, LOG_ROWS, BYPASSED = range(6)
+"""``BYPASSED``: chunks went past DRAM, which the segment engine cannot express."""
+REGISTERS = 6
 
 # ``cfg``: numbers that do not.
 (NODES, CAP_DRAM, CAP_SSD, SIZE_FULL, SIZE_STATE, LEAF, ON_HIT, LAST_TOKEN, BLOCK_TOKENS, STATES,
@@ -51,12 +52,12 @@ STAY, COPY, MOVE_UP = range(3)
 # ``total``: one column a class.
 (HITS_DRAM, HITS_SSD, CREATED, REFUSED, DRAM_IN, PROMOTED, MOVED, RELEASED, DROPPED, WRITES,
  FIRST_WRITES, DIRECT, COPIED, EVICTED, INVALIDATED, USEFUL, USED_BEFORE, NEVER_AGAIN,
- SUPERSEDED_WRITES, RESIDENT_DRAM, RESIDENT_SSD) = range(21)  # fmt: skip
-COUNTERS = 21
+ SUPERSEDED_WRITES) = range(19)  # fmt: skip
+COUNTERS = 19
 COUNTER_NAMES = (
     "hits_dram", "hits_ssd", "created", "refused", "dram_in", "promoted", "moved", "released",
     "dropped", "written", "first_written", "direct", "copied", "evicted", "invalidated", "useful",
-    "used_before", "never_again", "superseded", "resident_dram", "resident_ssd",
+    "used_before", "never_again", "superseded",
 )  # fmt: skip
 
 # ``row``: one column a request.
@@ -66,6 +67,26 @@ ROW_FIELDS = (
     "hit", "hit_ssd", "stranded", "state_from", "created", "states_created", "written_full",
     "written_state",
 )  # fmt: skip
+
+
+def empty_arrays(objects: int, longest: int, requests: int) -> dict[str, Any]:
+    """What both engines change: empty queues of ``objects``, and no count.
+
+    ``longest``: nodes of the longest path, which bounds what a request sets aside.
+    """
+    i4, i8 = np.int32, np.int64
+    return {
+        "queue_key": np.empty((QUEUES, objects)),
+        "queue_tie": np.empty((QUEUES, objects)),
+        "queue_object": np.empty((QUEUES, objects), i4),
+        "queue_size": np.zeros(QUEUES, i8),
+        "queue_built": np.full(QUEUES, -1, i8),
+        "queued": np.zeros(objects, np.uint8),
+        "aside": np.empty(2 * QUEUES * (longest + 2), i8),
+        "reg": np.zeros(REGISTERS, i8),
+        "total": np.zeros((COUNTERS, 2), i8),
+        "row": np.zeros((requests, len(ROW_FIELDS)), i4),
+    }
 
 
 class State(NamedTuple):
@@ -86,7 +107,7 @@ class State(NamedTuple):
     Changing: ``flag`` uint8[2N], ``stamp`` int32[2N] (last request that touched it),
     ``kids_dram``, ``kids_ssd``, ``kids`` int32[N] (children in DRAM, on the SSD, anywhere),
     ``queue_key``, ``queue_tie`` float64[QUEUES, 2N], ``queue_object`` int32[QUEUES, 2N],
-    ``queue_size``, ``queue_built`` int64[QUEUES], ``queued`` uint8[2N], ``aside`` int32[],
+    ``queue_size``, ``queue_built`` int64[QUEUES], ``queued`` uint8[2N], ``aside`` int64[],
     ``reg`` int64[REGISTERS], ``cfg`` int64[SETTINGS], ``total`` int64[COUNTERS, 2], ``row``
     int32[R, 8], ``log`` int64[rows, 4] (request, action << 8 | class, node, count).
 

@@ -10,7 +10,8 @@ from harness.core.errors import UsageError
 from harness.simulator.bind import bind_segments
 from harness.simulator.prepare import prepare
 from harness.simulator.run import simulate, sizes_of
-from harness.simulator.segment_state import BYPASSED, new_segments
+from harness.simulator.segment_state import new_segments
+from harness.simulator.state import BYPASSED
 from tests.simulator.cases import corpus_of, point_of
 from tests.simulator.test_engine_against_plain import random_corpus, random_options
 
