@@ -37,6 +37,7 @@ ENGINE = tuple(
         "state",
         "bind",
         "reference",
+        "requestlog",
     )
 )
 
