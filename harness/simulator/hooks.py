@@ -49,8 +49,9 @@ below. ``o`` is an object, ``first, count`` are consecutive ones.
 
 Words of the module, all optional: ``REBUILD = True`` if keys move otherwise than growing when an
 object is touched; ``ANY_NODE = True`` if they do not follow the depth of nodes (then every object
-is queued under ``structure=free``); ``STRUCTURES = ("free",)`` if the policy has no meaning under
-the other one; ``EVICT_ANY_TIER = True`` if the SSD may give up what DRAM continues; ``NEEDS =
+is queued under ``structure=free``); ``STRUCTURES``, those under which the policy has a meaning, the
+usual one first (without it both, of which the usual is ``leaf`` for policies that ``choose``, else
+``free``); ``EVICT_ANY_TIER = True`` if the SSD may give up what DRAM continues; ``NEEDS =
 ("future",)`` to have ``next_asked`` and ``asks``; ``LIKE = True`` if the paper was not seen: the
 label then ends in "-like".
 

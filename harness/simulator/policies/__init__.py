@@ -70,18 +70,19 @@ class Policy:
         """``leaf`` for policies that choose themselves what moves from the root side, else
         ``free``, where tails move first: under ``leaf`` a prefix that all share stays in DRAM, and
         all behind it with it."""
-        allowed = getattr(self.module, "STRUCTURES", ())
-        if allowed:
-            return str(allowed[0])
-        return "leaf" if hasattr(self.module, "choose") else "free"
+        return self._structures[0]
+
+    @property
+    def _structures(self) -> tuple[str, ...]:
+        usual_first = ("leaf", "free") if hasattr(self.module, "choose") else ("free", "leaf")
+        return getattr(self.module, "STRUCTURES", usual_first)
 
     def check(self, structure: str) -> None:
         """UsageError if the policy has no meaning under a structure."""
-        allowed = getattr(self.module, "STRUCTURES", ("leaf", "free"))
-        if structure not in allowed:
+        if structure not in self._structures:
             raise UsageError(
                 f"{self.name} has no meaning under structure {structure}",
-                fix=f"use --structure {allowed[0]}",
+                fix=f"use --structure {self.usual_structure}",
             )
 
     def create(self, world: World) -> Any:
