@@ -12,7 +12,7 @@ from harness.core.errors import UsageError
 from harness.core.profiles import DeviceProfile
 from harness.core.progress import Progress, quiet
 from harness.core.units import format_size
-from harness.endurance.result import to_json
+from harness.endurance.result import DAY_S, to_json
 from harness.endurance.wear import Options, Wear
 from harness.endurance.wear import wear as measure
 from harness.simulator.requestlog import SsdLog
@@ -34,7 +34,6 @@ from harness.simulator.wearing.state import Lost
 from harness.stores.models import ModelKv
 from harness.stores.registry import StoreSpec
 
-DAY_S = 86400.0
 _ALIGN = 1 << 20
 _REPEATED = "the log is repeated with fresh keys; what a pass leaves goes first, oldest first"
 
@@ -168,7 +167,7 @@ class _Base:
             waf=WafFigures(), band=None, passes=0, namespace_writes=0, stopped="nothing to write",
             fill=None, over_provisioning=None, append_streams=None, touched_share=None,
             by_class=(), erases=None, duration_s=self.duration_s, writes_per_day_bytes=0.0,
-            rate_source=self._rate_source(), required_dwpd=0.0, lifetimes=LifetimeDays(),
+            rate_source=None, required_dwpd=0.0, lifetimes=LifetimeDays(),
             lifetimes_from=None, absent=(why,), notes=(), seconds=0.0,
         )  # fmt: skip
 

@@ -215,6 +215,8 @@ def test_a_run_that_writes_nothing_has_no_waf_and_says_so() -> None:
     assert found.op_bytes.total == 0
     assert "writes nothing" in found.absent[0]
     assert wear_row(found, "strict").waf_kind == "none"
+    without_clock = wear_of(log, clock(1, 4), SIZES, small_layout("kvbm"), small_drive(), How())
+    assert without_clock.duration_s is without_clock.rate_source is None
 
 
 def test_a_tier_larger_than_the_drive_is_refused() -> None:
