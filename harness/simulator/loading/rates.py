@@ -100,19 +100,23 @@ def measured_rates(
     try:
         ssd, ssd_source = _ssd(calibration, context_tokens, layout, path, fill)
         pcie = calibration.constant("B_pcie", seed=fill)
-        amplification = calibration.constant("WAF", seed=fill) if waf is None else None
+        if waf is None:
+            amplification = calibration.constant("WAF", seed=fill)
+            waf, waf_source = amplification.value, amplification.source
+        else:
+            waf_source = "from this run's wear"
     except MissingTerm as error:
         raise MissingTerm(str(error), fix=_SEED_FIX) from error
     return Rates(
         ssd=ssd,
         pcie=pcie.value * 1e9,
         prefill=_positive(prefill, SEED_R_PREFILL_TOKENS_PER_S, "prefill"),
-        waf=amplification.value if amplification is not None else float(waf or SEED_WAF),
+        waf=waf,
         sources={
             "B_ssd": ssd_source,
             "B_pcie": pcie.source,
             "R_prefill": "seed" if prefill is None else "given",
-            "WAF": amplification.source if amplification is not None else "from this run's wear",
+            "WAF": waf_source,
         },
     )
 
