@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from harness.calibrate.reader import Calibration, MissingTerm
 from harness.core.config import Strict
@@ -146,7 +146,7 @@ def evaluate(corpus: Corpus, point: Point, machine: Machine, progress: Progress 
         label=run.label,
         trace=corpus.name,
         requests=outcome.requests,
-        **_summary(outcome),
+        **outcome.summary(),
         misses={
             "chunk": outcome.miss,
             "token": outcome.miss_token,
@@ -218,10 +218,6 @@ def _prices(machine: Machine) -> Prices | None:
     if profile.price_usd is None or profile.tbw_bytes is None:
         return None
     return Prices(machine.gpu_usd_per_hour, profile.price_usd / profile.tbw_bytes)
-
-
-def _summary(outcome: Outcome) -> dict[str, Any]:
-    return dict(outcome.summary())
 
 
 def _absent(machine: Machine) -> list[str]:

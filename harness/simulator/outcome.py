@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 
 from harness.core.config import Strict
@@ -48,21 +50,6 @@ class Traffic(Strict):
     def written_bytes(self) -> int:
         """Bytes written to the SSD."""
         return self.written * self.size_bytes
-
-    @property
-    def read_bytes(self) -> int:
-        """Bytes read from the SSD: used objects only."""
-        return self.hits_ssd * self.size_bytes
-
-    @property
-    def useful_share(self) -> float | None:
-        """Share of the writes that were hit on the SSD before they left; None without writes."""
-        return self.useful / self.written if self.written else None
-
-    @property
-    def hits_a_write(self) -> float | None:
-        """Hits on the SSD for each object written; None without writes."""
-        return self.hits_ssd / self.written if self.written else None
 
     def imbalance(self) -> dict[str, int]:
         """What the sums of a whole run leave over, by name; all 0 if nothing was lost."""
@@ -114,7 +101,7 @@ class Outcome(Strict):
         """Share of the requests that could use nothing."""
         return self.zero_requests / max(self.requests, 1)
 
-    def summary(self) -> dict[str, object]:
+    def summary(self) -> dict[str, Any]:
         """The names that ``--json`` promises."""
         return {
             "miss": self.miss,

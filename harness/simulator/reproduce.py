@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import Field
@@ -16,12 +16,12 @@ from pydantic import Field
 from harness.core.assets import find_yaml
 from harness.core.config import Size, Strict, load_yaml, validate
 from harness.core.progress import Progress, quiet
+from harness.endurance.result import DAY_S
 from harness.simulator.corpus import Corpus
 from harness.simulator.outcome import Outcome, Traffic
 from harness.simulator.point import Point, trace_id
 from harness.simulator.run import simulate
 
-DAY_S = 86400.0
 _PARAMETER = "parameters."
 
 
@@ -136,13 +136,6 @@ def figures_of(outcome: Outcome, paper: Paper) -> dict[str, float]:
     return found
 
 
-_SHARES: dict[str, Callable[[Traffic], float]] = {
-    "useful": lambda traffic: traffic.useful,
-    "never": lambda traffic: traffic.never_again,
-    "used_before": lambda traffic: traffic.used_before,
-}
-
-
 def _of(traffic: Traffic) -> Iterator[tuple[str, float]]:
     hits = traffic.hits_dram + traffic.hits_ssd
     yield "written", traffic.written
@@ -153,8 +146,9 @@ def _of(traffic: Traffic) -> Iterator[tuple[str, float]]:
         yield "hits_ssd_share", traffic.hits_ssd / hits
     if traffic.written:
         yield "hits_a_write", traffic.hits_ssd / traffic.written
-        for name, count in _SHARES.items():
-            yield f"{name}_share", count(traffic) / traffic.written
+        yield "useful_share", traffic.useful / traffic.written
+        yield "never_share", traffic.never_again / traffic.written
+        yield "used_before_share", traffic.used_before / traffic.written
 
 
 def _reading(paper: Paper, target: Target, choices: dict[str, Any], outcome: Outcome) -> Reading:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -96,20 +93,6 @@ def under_load(
     )
 
 
-def load_sweep(
-    work: Work,
-    rates: Rates,
-    options: LoadOptions,
-    loads: Iterable[float],
-    prices: Prices | None = None,
-) -> list[LoadResult]:
-    """The same work at several arrival rates (requests a second)."""
-    return [
-        under_load(work, rates, options.model_copy(update={"requests_per_s": load}), prices)
-        for load in loads
-    ]
-
-
 def _alone_s(work: Work, rates: Rates, options: LoadOptions) -> NDArray[np.float64]:
     if options.scheduler == "two-queues":
         return prefetched_s(work, rates, options.path)
@@ -129,21 +112,3 @@ def _dollars(cost: Cost | None) -> dict[str, float] | None:
     if cost is None:
         return None
     return {"gpu": cost.gpu_usd, "ssd": cost.ssd_usd, "total": cost.total_usd}
-
-
-def rows(results: Iterable[LoadResult]) -> list[Mapping[str, Any]]:
-    """Flat rows for tables and files, one a load."""
-    return [
-        {
-            "requests_per_s": one.requests_per_s,
-            "scheduler": one.options.scheduler,
-            "path": one.options.path,
-            "ttft_mean_s": one.ttft_s.mean,
-            "ttft_p99_s": one.ttft_s.p99,
-            "prefetch_mean_s": one.prefetch_s.mean if one.prefetch_s else None,
-            "ceiling": one.ceiling,
-            "delivered": one.delivered,
-            "cancelled": one.cancelled,
-        }
-        for one in results
-    ]
