@@ -68,15 +68,12 @@ def one_tier(corpus: Corpus, chunks: int, **options: Any) -> Point:
 
 def theirs(corpus: Corpus, chunks: int, python: str) -> tuple[float, float]:
     """Seconds and miss ratio of libCacheSim's LRU over the same references."""
-    starts = np.repeat(corpus.run_node.astype(np.int64), corpus.run_length)
-    offsets = np.concatenate(([0], np.cumsum(corpus.run_length, dtype=np.int64)))
-    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], corpus.run_length)
-    records = np.zeros(offsets[-1], RECORD)
-    records["object"] = starts + within + 1
+    records = np.zeros(corpus.references, RECORD)
+    records["object"] = corpus.references_of() + 1
     records["size"] = 1
     records["next"] = -1
     # Deepest first, as our order within a request is: a chain then loses its end.
-    ends = offsets[corpus.run_of]
+    ends = np.concatenate(([0], np.cumsum(corpus.chunks())))
     for first, last in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
         records["object"][first:last] = records["object"][first:last][::-1].copy()
     with tempfile.TemporaryDirectory() as folder:

@@ -14,7 +14,7 @@ from harness.simulator.corpus_build import with_hash
 from harness.simulator.corpus_form import Corpus
 from harness.simulator.paths import paths_of
 from harness.simulator.prepare import prepare
-from harness.simulator.requestlog import RequestLog, SsdAction, SsdLog
+from harness.simulator.requestlog import SsdAction, SsdLog
 
 
 def ideal_hits(corpus: Corpus, checkpoint: str = "end", states: bool = False) -> int:
@@ -83,7 +83,7 @@ def _most_kept(
     return hits
 
 
-def least_writes(log: SsdLog, requests: RequestLog) -> int:
+def least_writes(log: SsdLog) -> int:
     """Objects that were read from the SSD at all: each was written at least once."""
     reads = log[log["action"] == SsdAction.READ]
     seen = {
@@ -104,9 +104,7 @@ def state_uses(corpus: Corpus, checkpoint: str = "end") -> NDArray[np.int64]:
 def flattened(corpus: Corpus) -> Corpus:
     """Each reference as a request of its own, without any prefix: what classical policies see."""
     chunks = corpus.chunks()
-    offsets = np.concatenate(([0], np.cumsum(corpus.run_length, dtype=np.int64)))
-    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], corpus.run_length)
-    nodes = np.repeat(corpus.run_node.astype(np.int64), corpus.run_length) + within
+    nodes = corpus.references_of()
     references = len(nodes)
     first = np.zeros(corpus.nodes, np.uint32)
     first[nodes[::-1]] = np.arange(references - 1, -1, -1)

@@ -70,3 +70,10 @@ class Corpus:
         """Full blocks of each prompt, int64[R]."""
         ends = np.concatenate(([0], np.cumsum(self.run_length, dtype=np.int64)))
         return ends[self.run_of[1:]] - ends[self.run_of[:-1]]
+
+    def references_of(self) -> NDArray[np.int64]:
+        """The nodes that all requests ask for, one after the other, int64[references]."""
+        ends = np.cumsum(self.run_length, dtype=np.int64)
+        return np.arange(self.references) + np.repeat(
+            self.run_node.astype(np.int64) - (ends - self.run_length), self.run_length
+        )

@@ -67,11 +67,10 @@ def paths_of(corpus: Corpus, with_outputs: bool = False) -> Paths:
     first = corpus.run_node.astype(np.int32)
     length = corpus.run_length.astype(np.int32)
     chunks = corpus.chunks().astype(np.int32)
-    if with_outputs:
-        path_of, first, length = _longer(corpus, first, length, chunks)
     ends = [_ends(path_of, first, length)]
     if with_outputs:
-        ends.append(_ends(corpus.run_of, *_runs(corpus)))
+        path_of, first, length = _longer(corpus, first, length, chunks)
+        ends.append(_ends(path_of, first, length))
     starts = _segment_starts(corpus, first, ends)
     segment_first = np.append(np.flatnonzero(starts), corpus.nodes)
     segment_of = (np.cumsum(starts) - 1).astype(np.int32)
@@ -94,10 +93,6 @@ def paths_of(corpus: Corpus, with_outputs: bool = False) -> Paths:
         next_child=next_child,
         first_request=corpus.first_request,
     )
-
-
-def _runs(corpus: Corpus) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    return corpus.run_node.astype(np.int32), corpus.run_length.astype(np.int32)
 
 
 def _segment_starts(
