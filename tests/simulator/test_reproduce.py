@@ -44,11 +44,11 @@ def test_the_targets_name_what_there_is(name: str) -> None:
     states = {key.replace("full_", "state_") for key in known if key.startswith("full_")}
     for target in found.targets:
         assert set(target.figures) <= {*known, *states, "full_hits_ssd_share"}, target.label
-        if target.policy in policy_names():
-            for choices in target.readings():
-                point_of(found, CORPUS, target, choices, seed=None)
-            assert {k.removeprefix("parameters.") for k in target.choices
-                    if k.startswith("parameters.")} <= set(defaults(target.policy))  # fmt: skip
+        assert target.policy in policy_names()
+        for choices in target.readings():
+            point_of(found, CORPUS, target, choices, seed=None)
+        assert {k.removeprefix("parameters.") for k in target.choices
+                if k.startswith("parameters.")} <= set(defaults(target.policy))  # fmt: skip
 
 
 def test_figures_of_a_hand_checked_run() -> None:
