@@ -96,7 +96,7 @@ def test_a_machine_that_lacks_something(facts: dict[str, Any], said: str) -> Non
         Machine(**facts)
 
 
-def test_profile_without_layout_is_said(tmp_path: Path) -> None:
+def test_profile_without_layout_is_said() -> None:
     from harness.simulator.evaluate import _absent
 
     why = _absent(Machine(constants="seed", profile=DRIVE))
