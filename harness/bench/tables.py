@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from harness.bench.results import BenchResult, Cell
+from harness.bench.results import BenchResult, Cell, Skipped
 from harness.bench.stats import Interval
+from harness.core.grouping import by_reason
 from harness.core.units import format_size
 
 MOST_CELLS = 40
@@ -100,14 +101,13 @@ def notes(found: BenchResult) -> list[str]:
         lines.append(f"shortened: {found.shortened}")
     if found.stand_in:
         lines.append(f"note: {found.stand_in}")
-    by_reason: dict[str, list[str]] = {}
-    for cell in found.skipped:
-        needed = f" ({format_size(cell.needed_bytes)} needed)" if cell.needed_bytes else ""
-        by_reason.setdefault(cell.reason + needed, []).append(cell.id)
-    for reason, names in by_reason.items():
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        lines.append(f"skipped: {names[0]}{more}: {reason}")
-    return lines
+    skipped = by_reason((cell.id, _why(cell)) for cell in found.skipped)
+    return lines + [f"skipped: {what}: {reason}" for what, reason in skipped]
+
+
+def _why(cell: Skipped) -> str:
+    needed = f" ({format_size(cell.needed_bytes)} needed)" if cell.needed_bytes else ""
+    return cell.reason + needed
 
 
 def interval(value: Interval) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.table import Table
 
-from harness.bench.stats import Interval
+from harness.bench.tables import interval
 from harness.calibrate import show_wear
 from harness.calibrate.model import CalibrationFile
 from harness.calibrate.show_rows import fill
+from harness.core.grouping import by_reason
 from harness.core.units import format_size
 
 
@@ -59,7 +60,7 @@ def _constants(file: CalibrationFile) -> Table:
         table.add_row(
             constant.name,
             f"{constant.seed:g} {constant.unit}",
-            _interval(constant.value) if constant.value else "-",
+            interval(constant.value) if constant.value else "-",
             constant.status,
         )
     return table
@@ -81,7 +82,7 @@ def _layouts(file: CalibrationFile) -> Table:
             + (f" {term.sessions} sessions" if term.sessions > 1 else "")
             + (" +writes" if term.background_writes else ""),
             str(point.context_tokens), f"{point.request_bytes / 1024:.0f}",
-            _interval(point.gbps), _interval(point.slowdown) if point.slowdown else "-",
+            interval(point.gbps), interval(point.slowdown) if point.slowdown else "-",
         )
         for term in file.layout_terms
         for point in term.points
@@ -118,14 +119,6 @@ def _missing(file: CalibrationFile) -> Table:
     table = Table(title="not measured")
     for name in ("what", "why"):
         table.add_column(name, overflow="fold")
-    by_reason: dict[str, list[str]] = {}
-    for item in file.not_measured:
-        by_reason.setdefault(item.reason, []).append(item.what)
-    for reason, what in by_reason.items():
-        more = f" and {len(what) - 1} more" if len(what) > 1 else ""
-        table.add_row(what[0] + more, reason)
+    for what, reason in by_reason((item.what, item.reason) for item in file.not_measured):
+        table.add_row(what, reason)
     return table
-
-
-def _interval(value: Interval) -> str:
-    return f"{value.median:.2f} [{value.low:.2f}, {value.high:.2f}]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness.core.grouping import by_reason
 from harness.report import fragment_plots, layout_plots, load_plots, request_plots
 from harness.report.layout_cells import (
     COUNTS,
@@ -213,17 +214,17 @@ def _notes(bench: dict[str, Any]) -> list[str]:
     shortened, stand_in = text(bench, "shortened"), text(bench, "stand_in")
     notes += [f"shorter than asked: {shortened}"] if shortened else []
     notes += [stand_in] if stand_in else []
-    by_reason: dict[str, list[str]] = {}
-    for skipped in records(bench, "skipped"):
-        reason = text(skipped, "reason") or "no reason given"
-        needed = size(dig(skipped, "needed_bytes"))
-        reason += f" (needs {needed.text})" if needed.exact is not None else ""
-        by_reason.setdefault(reason, []).append(text(skipped, "id") or "a cell")
-    for reason, names in by_reason.items():
-        others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        notes.append(f"not measured: {names[0]}{others}: {reason}")
+    skipped = by_reason((text(c, "id") or "a cell", _why(c)) for c in records(bench, "skipped"))
+    notes += [f"not measured: {what}: {reason}" for what, reason in skipped]
     missing = dig(bench, "not_measured")
     if isinstance(missing, dict):
         notes += [f"not measured: {what}: {why}" for what, why in missing.items()]
     notes += [rule for rule in (text(bench, "settle_rule"), text(bench, "precondition")) if rule]
     return notes
+
+
+def _why(skipped: dict[str, Any]) -> str:
+    reason, needed = text(skipped, "reason"), size(dig(skipped, "needed_bytes"))
+    return (reason or "no reason given") + (
+        f" (needs {needed.text})" if needed.exact is not None else ""
+    )
