@@ -28,9 +28,7 @@ def chunk_keys(
             f"chunks of {chunk_tokens} tokens do not fit blocks of {block}: "
             "one must be a multiple of the other"
         )
-    held = np.diff(batch.starts)
-    full = np.minimum(held, batch.input_tokens.astype(np.int64) // block)
-    per_request = full * block // chunk_tokens
+    per_request = batch.full_blocks() * block // chunk_tokens
     starts = np.concatenate(([0], np.cumsum(per_request))).astype(np.int64)
     keys = np.empty(starts[-1], np.uint64)
     _fill(

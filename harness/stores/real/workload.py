@@ -18,7 +18,7 @@ import numpy as np
 
 from harness.core.errors import UsageError
 from harness.stores.chunks import chunk_keys
-from harness.stores.requests.form import RequestBatch, RequestSource, take
+from harness.stores.requests.form import RequestSource, take
 
 _PROMPTS_A_DEVICE = 16
 _SAMPLE_REQUESTS = 512
@@ -44,9 +44,9 @@ class ScaledRequests:
 def scale_factor(requests: RequestSource, chunk_tokens: int, chunks: int) -> int:
     """By how much prompts are shortened for a device of ``chunks`` chunks."""
     full = np.concatenate(
-        [_full_tokens(batch) for batch in take(requests.batches(), _SAMPLE_REQUESTS)]
+        [batch.full_blocks() for batch in take(requests.batches(), _SAMPLE_REQUESTS)]
     )
-    wanted = float(full.mean()) / chunk_tokens
+    wanted = float(full.mean()) * requests.form.block_tokens / chunk_tokens
     factor = 1
     while wanted / factor > chunks / _PROMPTS_A_DEVICE:
         factor *= 2
@@ -104,8 +104,3 @@ def _rows(
                 },
                 int(batch.new_tokens[row]),
             )
-
-
-def _full_tokens(batch: RequestBatch) -> np.ndarray:
-    block = batch.form.block_tokens
-    return np.minimum(np.diff(batch.starts), batch.input_tokens // block) * block

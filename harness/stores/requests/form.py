@@ -80,6 +80,11 @@ class RequestBatch:
             self.ids[self.starts[row] : self.starts[row + 1]],
         )
 
+    def full_blocks(self) -> NDArray[np.int64]:
+        """Ids of each request that stand for a whole block, int64[n]: a last one may not."""
+        whole = self.input_tokens.astype(np.int64) // self.form.block_tokens
+        return np.minimum(np.diff(self.starts), whole)
+
     def part(self, first: int, last: int) -> RequestBatch:
         """Requests ``first`` to ``last`` (exclusive, cut to what there is), as views."""
         rows = slice(first, last)

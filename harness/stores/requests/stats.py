@@ -180,8 +180,7 @@ def request_stats(
 
 def without_partial(batch: RequestBatch) -> RequestBatch:
     """The batch without ids that stand for less than a whole block."""
-    held = np.diff(batch.starts)
-    full = np.minimum(held, batch.input_tokens.astype(np.int64) // batch.form.block_tokens)
+    held, full = np.diff(batch.starts), batch.full_blocks()
     keep = np.arange(len(batch.ids)) - np.repeat(batch.starts[:-1], held) < np.repeat(full, held)
     starts = np.concatenate(([0], np.cumsum(full))).astype(np.int64)
     return replace(batch, starts=starts, ids=batch.ids[keep])
