@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections import Counter
 from typing import Any
 
@@ -202,9 +201,3 @@ def by_operation(
             )
         result[OP_LETTERS[op]] = {**total.summary(), "by_size": by_size}
     return result
-
-
-def error_text(name: str) -> str:
-    """``EIO`` as ``EIO (Input/output error)``."""
-    code = getattr(errno, name, None)
-    return f"{name} ({os.strerror(code)})" if code else f"{name} transfers"

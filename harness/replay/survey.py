@@ -15,7 +15,6 @@ from harness.core.units import format_size
 from harness.trace.columns import latencies, op_codes
 from harness.trace.parquet import Trace
 
-MOVING = (Op.READ, Op.WRITE)
 ERASING = (Op.DISCARD, Op.WRITE_ZEROES)
 
 
