@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from harness.simulator.objects import pinned, size_of
 from harness.simulator.state import SSD
 
 NOWHERE = -1
@@ -82,3 +83,19 @@ def renew(t: Any, at: int, which: int, o: int, size: int) -> None:
     """Put an object of tier ``at`` first into a list, out of the one that it was in."""
     remove(t, at, o, size)
     add(t, at, which, o, size)
+
+
+def oldest_free(s: Any, t: Any, at: int, which: int) -> int:
+    """The oldest of a list that is not in use; -1 if there is none. Those in use begin again."""
+    for _ in range(t.held[at, which]):
+        o = t.oldest[at, which]
+        if not pinned(s, o):
+            return o
+        renew(t, at, which, o, size_of(s, o))
+    return -1
+
+
+def remove_oldest(s: Any, t: Any, at: int, which: int) -> None:
+    """Take the oldest out of a list that is not empty."""
+    o = t.oldest[at, which]
+    remove(t, at, o, size_of(s, o))

@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harness.simulator.hooks import DRAM, SSD, Parameters, World, on_ssd, pinned, size_of
-from harness.simulator.lists import Lists, add, empty_lists, remove, renew, tier_index
+from harness.simulator.lists import (
+    Lists,
+    add,
+    empty_lists,
+    oldest_free,
+    remove,
+    remove_oldest,
+    renew,
+    tier_index,
+)
 from harness.simulator.state import ON_HIT, STAY
 
 STRUCTURES = ("free",)
@@ -79,9 +88,9 @@ def entered(s: Any, o: int, tier: int) -> None:
     add(t, at, _OFTEN if ghost else _ONCE, o, size)
     capacity = s.p.capacity[at]
     while t.held[at, _ONCE_GHOST] > 0 and once_bytes(t, at) > capacity:
-        forget(s, at, _ONCE_GHOST)
+        remove_oldest(s, t, at, _ONCE_GHOST)
     while t.held[at, _OFTEN_GHOST] > 0 and once_bytes(t, at) + often_bytes(t, at) > 2.0 * capacity:
-        forget(s, at, _OFTEN_GHOST)
+        remove_oldest(s, t, at, _OFTEN_GHOST)
 
 
 def once_bytes(t: Any, at: int) -> int:
@@ -94,12 +103,6 @@ def often_bytes(t: Any, at: int) -> int:
     return t.held_bytes[at, _OFTEN] + t.held_bytes[at, _OFTEN_GHOST]
 
 
-def forget(s: Any, at: int, which: int) -> None:
-    """The oldest ghost goes."""
-    o = s.p.lists.oldest[at, which]
-    remove(s.p.lists, at, o, size_of(s, o))
-
-
 def left(s: Any, o: int, tier: int) -> None:
     """Evicted, it becomes a ghost; moved up by a hit it does not."""
     t, at, size = s.p.lists, tier_index(tier), size_of(s, o)
@@ -109,23 +112,13 @@ def left(s: Any, o: int, tier: int) -> None:
         add(t, at, _ONCE_GHOST if was == _ONCE else _OFTEN_GHOST, o, size)
 
 
-def oldest_of(s: Any, at: int, which: int) -> int:
-    """The oldest of a list that is not in use; -1 if there is none. Those in use begin again."""
-    t = s.p.lists
-    for _ in range(t.held[at, which]):
-        o = t.oldest[at, which]
-        if not pinned(s, o):
-            return o
-        renew(t, at, which, o, size_of(s, o))
-    return -1
-
-
 def victim(s: Any, at: int) -> int:
     """From those used once if they are over the target, else from the others."""
-    once, target = float(s.p.lists.held_bytes[at, _ONCE]), s.p.target[at]
+    t = s.p.lists
+    once, target = float(t.held_bytes[at, _ONCE]), s.p.target[at]
     over = once > target or (once == target and s.p.returning[at] >= 0)
-    o = oldest_of(s, at, _ONCE if over else _OFTEN)
-    return o if o >= 0 else oldest_of(s, at, _OFTEN if over else _ONCE)
+    o = oldest_free(s, t, at, _ONCE if over else _OFTEN)
+    return o if o >= 0 else oldest_free(s, t, at, _OFTEN if over else _ONCE)
 
 
 def choose(s: Any) -> tuple[int, bool]:

@@ -17,7 +17,15 @@ import numpy as np
 from pydantic import Field
 
 from harness.simulator.hooks import DRAM, SSD, Parameters, World, in_dram, on_ssd, pinned, size_of
-from harness.simulator.lists import Lists, add, empty_lists, remove, renew, tier_index
+from harness.simulator.lists import (
+    Lists,
+    add,
+    empty_lists,
+    remove,
+    remove_oldest,
+    renew,
+    tier_index,
+)
 from harness.simulator.state import ON_HIT, STAY
 
 STRUCTURES = ("free",)
@@ -105,8 +113,7 @@ def left(s: Any, o: int, tier: int) -> None:
     if ghost:
         add(t, at, _GHOST, o, size)
         while t.held_bytes[at, _GHOST] > s.p.limit[at, _MAIN]:
-            oldest = t.oldest[at, _GHOST]
-            remove(t, at, oldest, size_of(s, oldest))
+            remove_oldest(s, t, at, _GHOST)
 
 
 def from_main(s: Any, at: int) -> int:

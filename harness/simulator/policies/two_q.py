@@ -13,7 +13,16 @@ import numpy as np
 from pydantic import Field
 
 from harness.simulator.hooks import DRAM, SSD, Parameters, World, in_dram, on_ssd, pinned, size_of
-from harness.simulator.lists import Lists, add, empty_lists, remove, renew, tier_index
+from harness.simulator.lists import (
+    Lists,
+    add,
+    empty_lists,
+    oldest_free,
+    remove,
+    remove_oldest,
+    renew,
+    tier_index,
+)
 from harness.simulator.state import ON_HIT, STAY
 
 STRUCTURES = ("free",)
@@ -87,26 +96,15 @@ def left(s: Any, o: int, tier: int) -> None:
     if ghost:
         add(t, at, _OUT, o, size)
         while t.held_bytes[at, _OUT] > s.p.limit[at, 1]:
-            oldest = t.oldest[at, _OUT]
-            remove(t, at, oldest, size_of(s, oldest))
-
-
-def oldest_of(s: Any, at: int, which: int) -> int:
-    """The oldest of a queue that is not in use; -1 if there is none. Those in use begin again."""
-    t = s.p.lists
-    for _ in range(t.held[at, which]):
-        o = t.oldest[at, which]
-        if not pinned(s, o):
-            return o
-        renew(t, at, which, o, size_of(s, o))
-    return -1
+            remove_oldest(s, t, at, _OUT)
 
 
 def victim(s: Any, at: int) -> int:
     """From the FIFO if it is over its share, else from the LRU; from the other if none may go."""
-    over = s.p.lists.held_bytes[at, _IN] > s.p.limit[at, 0]
-    o = oldest_of(s, at, _IN if over else _OFTEN)
-    return o if o >= 0 else oldest_of(s, at, _OFTEN if over else _IN)
+    t = s.p.lists
+    over = t.held_bytes[at, _IN] > s.p.limit[at, 0]
+    o = oldest_free(s, t, at, _IN if over else _OFTEN)
+    return o if o >= 0 else oldest_free(s, t, at, _OFTEN if over else _IN)
 
 
 def choose(s: Any) -> tuple[int, bool]:
