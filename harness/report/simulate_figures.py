@@ -6,15 +6,17 @@ digits: those are of traces that are not published.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from harness.core.units import format_size
 from harness.report.model import Figure
-from harness.report.plots import LINES, MARKERS, SERIES
-from harness.report.simulate_plots import plain_log_ticks
+from harness.report.plots import MARKERS, SERIES
+from harness.report.simulate_plots import TB, plain_log_ticks, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 Rows = Sequence[Row]
 
-TB = 1e12
 DAY_S = 86400.0
 _CACHE = ("trace", "lanes", "seed", "checkpoint", "on_ssd_hit", "replays")
 _TIERS = ("dram_bytes", "ssd_bytes")
@@ -47,14 +48,7 @@ def figures(rows: Iterable[Row], tbw_bytes: float | None = None) -> list[Figure]
         found += _tier_ratio(group)
     for group in _groups(played, (*_CACHE, *_TIERS)):
         found += _models(group)
-    return [_numbered(figure, number) for number, figure in enumerate(found, 1)]
-
-
-def _numbered(figure: Figure, number: int) -> Figure:
-    return Figure(
-        f"{number:02}-{figure.name}", figure.title, figure.unit, figure.device, figure.draw,
-        figure.note, figure.height_in,
-    )  # fmt: skip
+    return [replace(one, name=f"{number:02}-{one.name}") for number, one in enumerate(found, 1)]
 
 
 def _groups(rows: Rows, keys: Sequence[str]) -> list[list[Row]]:
@@ -92,12 +86,10 @@ def _figure(
     return Figure(name, title, unit, _setting(rows[0]), draw, note=f"{note} {digits}")
 
 
-def _style(number: int) -> dict[str, Any]:
-    return {
-        "color": SERIES[number % len(SERIES)],
-        "marker": MARKERS[number % len(MARKERS)],
-        "linestyle": LINES[number // len(SERIES) % len(LINES)],
-    }
+def _a_row_each(axes: Axes, rows: Rows) -> None:
+    """A policy a row, the first on top."""
+    axes.set_yticks(range(len(rows)), [row["label"] for row in rows])
+    axes.invert_yaxis()
 
 
 def _frontier(rows: Rows, tbw_bytes: float | None) -> list[Figure]:
@@ -115,7 +107,7 @@ def _frontier(rows: Rows, tbw_bytes: float | None) -> list[Figure]:
     def draw(axes: Axes) -> None:
         for number, (label, own) in enumerate(_by_label(rows).items()):
             points = sorted((x, row["miss"]) for row in own if (x := worn(row)) is not None)
-            axes.plot([x for x, _ in points], [y for _, y in points], label=label, **_style(number))
+            axes.plot([x for x, _ in points], [y for _, y in points], label=label, **style(number))
         if days:
             axes.set_xscale("log")
             plain_log_ticks(axes)
@@ -142,8 +134,7 @@ def _hits_by_tier(rows: Rows) -> list[Figure]:
                 share = 100 * ssd / (dram + ssd) if dram + ssd else 0.0
                 axes.barh(at + 0.4 * side - 0.2, share, 0.36, color=SERIES[side],
                           label=("chunks", "states")[side] if at == 0 else None)  # fmt: skip
-        axes.set_yticks(range(len(best)), [row["label"] for row in best])
-        axes.invert_yaxis()
+        _a_row_each(axes, best)
         axes.set_xlim(0, 100)
         axes.set_xlabel("share of the hits that come from the SSD (%)")
         axes.legend()
@@ -170,8 +161,7 @@ def _written_by_class(rows: Rows) -> list[Figure]:
                     axes.barh(at, count * size, 0.6, left=left, color=SERIES[side], alpha=shade,
                               label=name if at == 0 else None)  # fmt: skip
                     left += count * size
-        axes.set_yticks(range(len(best)), [row["label"] for row in best])
-        axes.invert_yaxis()
+        _a_row_each(axes, best)
         axes.set_xlabel("written to the SSD (TB)")
         axes.legend()
 
@@ -198,8 +188,7 @@ def _useful(rows: Rows) -> list[Figure]:
             name = f"{'chunks' if kind == 'full' else 'states'}, {what.replace('_', ' ')}"
             axes.plot(shares, range(len(best)), linestyle="none", label=name,
                       marker=MARKERS[number], color=SERIES[number])  # fmt: skip
-        axes.set_yticks(range(len(best)), [row["label"] for row in best])
-        axes.invert_yaxis()
+        _a_row_each(axes, best)
         axes.set_xlim(0, 100)
         axes.set_xlabel("share of what was written (%)")
         axes.legend()
@@ -212,15 +201,13 @@ def _useful(rows: Rows) -> list[Figure]:
 
 def _candidates(rows: Rows) -> list[Figure]:
     """Section 5.8: how many candidates are looked at."""
-    import json
-
-    own = [(json.loads(row["parameters"]).get("candidates"), row) for row in rows]
-    points = sorted((number, row["miss"], row["written_bytes"]) for number, row in own if number)
-    if len({number for number, _, _ in points}) < 2:
+    own = [(json.loads(row["parameters"]).get("candidates"), row["miss"]) for row in rows]
+    points = sorted((number, miss) for number, miss in own if number)
+    if len({number for number, _ in points}) < 2:
         return []
 
     def draw(axes: Axes) -> None:
-        axes.plot([n for n, _, _ in points], [m for _, m, _ in points], **_style(0))
+        axes.plot([n for n, _ in points], [m for _, m in points], **style(0))
         axes.set_xscale("log", base=2)
         axes.set_xlabel("candidates")
         axes.set_ylabel("miss ratio")
@@ -238,7 +225,7 @@ def _tier_ratio(rows: Rows) -> list[Figure]:
         points = sorted((100 * r["dram_bytes"] / r["total"], r["miss"]) for r in group)
 
         def draw(axes: Axes, points: list[tuple[float, float]] = points) -> None:
-            axes.plot([x for x, _ in points], [y for _, y in points], **_style(0))
+            axes.plot([x for x, _ in points], [y for _, y in points], **style(0))
             axes.set_xlabel("DRAM's share of the capacity (%)")
             axes.set_ylabel("miss ratio")
 
@@ -264,7 +251,7 @@ def _models(rows: Rows) -> list[Figure]:
     def draw(axes: Axes) -> None:
         for number, (label, points) in enumerate(sorted(series.items())):
             points.sort()
-            axes.plot([x for x, _ in points], [y for _, y in points], label=label, **_style(number))
+            axes.plot([x for x, _ in points], [y for _, y in points], label=label, **style(number))
         axes.set_xlabel("bytes of a state over bytes of a chunk")
         axes.set_ylabel("LRU's writes over its own")
         axes.legend(ncols=2)

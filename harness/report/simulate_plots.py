@@ -51,13 +51,9 @@ def _traded(one: dict[str, Any]) -> tuple[str, float, float] | None:
 
 def _trade(axes: Axes, points: list[tuple[str, float, float]]) -> None:
     labels = list(dict.fromkeys(label for label, _, _ in points))
-    for number_, label in enumerate(labels):
+    for place, label in enumerate(labels):
         own = sorted((w, m) for name, m, w in points if name == label)
-        axes.plot(
-            [w for w, _ in own], [m for _, m in own], LINES[number_ // len(SERIES) % len(LINES)],
-            marker=MARKERS[number_ % len(MARKERS)], color=SERIES[number_ % len(SERIES)],
-            label=label,
-        )  # fmt: skip
+        axes.plot([w for w, _ in own], [m for _, m in own], label=label, **style(place))
     axes.set_xlabel("written to the SSD (TB)")
     axes.set_ylabel("miss ratio")
     axes.legend()
@@ -78,6 +74,15 @@ def _lives(axes: Axes, rows: Rows) -> None:
     axes.set_yticks(range(len(rows)), names)
     axes.invert_yaxis()
     axes.set_xlabel("days")
+
+
+def style(place: int) -> dict[str, Any]:
+    """How the curve number ``place`` is drawn: lines change where the colours begin again."""
+    return {
+        "color": SERIES[place % len(SERIES)],
+        "marker": MARKERS[place % len(MARKERS)],
+        "linestyle": LINES[place // len(SERIES) % len(LINES)],
+    }
 
 
 def plain_log_ticks(axes: Axes) -> None:
