@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from harness.report.layout_cells import Cells, varying, word
+from harness.report.layout_cells import LEAST_SIZES, Cells, varying, word
 from harness.report.model import Figure
 from harness.report.plots import LINES, MARKERS, SERIES, byte_axis, legend_above
 from harness.report.values import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-LEAST_SIZES = 3
-"""Fewer sizes are no curve."""
 
 MOST_SERIES = 6
 

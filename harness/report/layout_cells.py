@@ -31,6 +31,9 @@ DIMENSIONS = {
 
 Cells = Sequence[dict[str, Any]]
 
+LEAST_SIZES = 3
+"""Fewer sizes of requests are no curve."""
+
 
 def measured(bench: dict[str, Any] | None) -> list[dict[str, Any]]:
     """Cells with a bandwidth."""
@@ -40,6 +43,16 @@ def measured(bench: dict[str, Any] | None) -> list[dict[str, Any]]:
 def gbps(found: dict[str, Any]) -> float | None:
     """Median bandwidth of a cell, GB/s."""
     return number(found, "gbps.median") or number(found, "gbps")
+
+
+def errors(found: dict[str, Any]) -> tuple[float, float]:
+    """How far the interval of a cell's bandwidth reaches below and above its median, GB/s."""
+    median = gbps(found) or 0.0
+    low, high = number(found, "gbps.low"), number(found, "gbps.high")
+    return (
+        max(0.0, median - low) if low is not None else 0.0,
+        max(0.0, high - median) if high is not None else 0.0,
+    )
 
 
 def slowdowns(bench: dict[str, Any] | None) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from harness.report.layout_cells import (
     CONTIGUOUS,
     Cells,
+    errors,
     gbps,
     label,
     tokens,
@@ -39,22 +40,13 @@ def figures(cells: Cells, device: str) -> list[Figure]:
     return [_by_context(n, name, group, device) for n, (name, group) in enumerate(shown)]
 
 
-def _errors(found: dict[str, Any]) -> tuple[float, float]:
-    median = gbps(found) or 0.0
-    low, high = number(found, "gbps.low"), number(found, "gbps.high")
-    return (
-        max(0.0, median - low) if low is not None else 0.0,
-        max(0.0, high - median) if high is not None else 0.0,
-    )
-
-
 def _by_context(place: int, name: str, cells: Cells, device: str) -> Figure:
     def draw(axes: Axes) -> None:
         for n, layout in enumerate(dict.fromkeys(str(c["layout"]) for c in cells)):
             mine = sorted((c for c in cells if c["layout"] == layout), key=_context)
             axes.errorbar(
                 [_context(c) for c in mine], [gbps(c) or 0.0 for c in mine],
-                list(zip(*(_errors(c) for c in mine), strict=True)),
+                list(zip(*(errors(c) for c in mine), strict=True)),
                 linestyle=LINES[n % 4], marker=MARKERS[n % 7], color=SERIES[n % 7],
                 capsize=3, label=layout,
             )  # fmt: skip
@@ -79,7 +71,7 @@ def _rows(cells: Cells, device: str) -> Figure:
     def draw(axes: Axes) -> None:
         places = range(len(cells))[::-1]
         for place, c in zip(places, cells, strict=True):
-            low, high = _errors(c)
+            low, high = errors(c)
             style = 2 if not text(c, "layout") else int(text(c, "layout") != CONTIGUOUS)
             axes.errorbar(
                 [gbps(c) or 0.0], [place], xerr=[[low], [high]], capsize=4,

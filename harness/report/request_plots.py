@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.report.layout_cells import Cells, gbps
+from harness.report.layout_cells import LEAST_SIZES, Cells, errors, gbps
 from harness.report.model import Figure
 from harness.report.plots import LINES, MARKERS, SERIES, byte_axis, legend_above
 from harness.report.values import number, text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-LEAST_SIZES = 3
-"""Fewer sizes are no curve."""
 
 _MOST_SERIES = 7
 _NOTE = "Median with its 95 % interval; wanted bytes only."
@@ -63,12 +60,9 @@ def _figure(
 
     def draw(axes: Axes) -> None:
         for n, (label, mine) in enumerate(shown.items()):
-            middle = [gbps(c) or 0.0 for c in mine]
-            pairs = list(zip(mine, middle, strict=True))
-            low = [max(0.0, m - (number(c, "gbps.low") or m)) for c, m in pairs]
-            high = [max(0.0, (number(c, "gbps.high") or m) - m) for c, m in pairs]
             axes.errorbar(
-                [c["request_bytes"] for c in mine], middle, [low, high], capsize=2,
+                [c["request_bytes"] for c in mine], [gbps(c) or 0.0 for c in mine],
+                list(zip(*(errors(c) for c in mine), strict=True)), capsize=2,
                 linestyle="none" if line == "none" else LINES[n % 4], marker=MARKERS[n % 7],
                 color=SERIES[n % 7], label=label,
             )  # fmt: skip
