@@ -38,7 +38,9 @@ _EXACT = (
     "store", "policy", "profile", "source", "model", "requests", "trace_sha256", "precondition",
     "note", "namespace_bytes", "line_bytes", "chunk_bytes",
 )  # fmt: skip
-_ROUNDED = ("utilisation", "over_provisioning")
+ROUNDED = ("utilisation", "over_provisioning")
+"""Conditions that are equal where they are to two digits: see ``rounded``."""
+
 _FREE: dict[Variable, tuple[tuple[str, ...], ...]] = {
     "utilisation": (("utilisation",),),
     "over_provisioning": (("over_provisioning",),),
@@ -147,7 +149,7 @@ def held(sample: WafSample, free: Sequence[str]) -> Held:
     """All conditions of a sample but ``free``: equal for samples that lie on one curve."""
     conditions: Held = {name: getattr(sample, name) for name in _EXACT if name not in free}
     return conditions | {
-        name: rounded(getattr(sample, name)) for name in _ROUNDED if name not in free
+        name: rounded(getattr(sample, name)) for name in ROUNDED if name not in free
     }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.calibrate.fits import waf_at
+from harness.calibrate.wear import ROUNDED, rounded
 from harness.report.model import Figure
 from harness.report.plots import LINES, MARKERS, SERIES, legend_above
 from harness.report.values import number, records, text
@@ -19,7 +20,6 @@ Record = dict[str, Any]
 
 _POINTS = 80
 _MOST_CURVES = 7
-_ROUNDED = ("utilisation", "over_provisioning")
 _LABELS = {
     "utilisation": "store / namespace",
     "over_provisioning": "spare / namespace",
@@ -61,9 +61,7 @@ def value(sample: Record, variable: str) -> float | None:
 
 
 def _equal(key: str, found: Any, held: Any) -> bool:
-    if key in _ROUNDED and isinstance(found, int | float):
-        return isinstance(held, int | float) and float(f"{found:.2g}") == float(held)
-    return bool(found == held)
+    return bool((rounded(number(found)) if key in ROUNDED else found) == held)
 
 
 def _points(term: Record, samples: list[Record], variable: str) -> list[tuple[float, float]]:
