@@ -155,10 +155,7 @@ def _tiles(nights: list[Night], judgement: Judgement) -> list[KeyNumber]:
 
 def _change_tables(judgement: Judgement, changes: Changes, links: _Links) -> list[Table]:
     head = (
-        Column("figure", numeric=False),
-        Column("host", numeric=False),
-        Column("device", numeric=False),
-        Column("job", numeric=False),
+        *_NAMES,
         Column("before"),
         Column("after"),
         Column("unit", numeric=False),
@@ -208,6 +205,9 @@ def _change_tables(judgement: Judgement, changes: Changes, links: _Links) -> lis
     ]
 
 
+_NAMES = tuple(Column(word, numeric=False) for word in ("figure", "host", "device", "job"))
+
+
 def _names(series: Series) -> tuple[Cell, Cell, Cell, Cell]:
     return Cell(series.metric.name), Cell(series.host), Cell(series.device), Cell(series.job)
 
@@ -227,10 +227,7 @@ def _series_table(series: list[Series], changes: Changes) -> Table:
         for one in series
     )
     columns = (
-        Column("figure", numeric=False),
-        Column("host", numeric=False),
-        Column("device", numeric=False),
-        Column("job", numeric=False),
+        *_NAMES,
         Column("course", numeric=False),
         Column("newest"),
         Column("median"),
