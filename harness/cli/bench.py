@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from harness.bench.outlook import Outlook
     from harness.bench.results import BenchResult
     from harness.core.runs import RunFolder
+
+ResumeOption = Annotated[
+    Path | None, typer.Option(help="Interrupted run folder (.partial) to continue.")
+]
+BudgetOption = Annotated[
+    float | None, typer.Option(min=0, help="Seconds after which nothing is repeated any more.")
+]
+DryRunFlag = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what would be measured, and how long.")
+]
 
 app = typer.Typer(no_args_is_help=True, help="Layout and transport microbenchmarks.")
 
@@ -42,25 +52,18 @@ def layout(
         Path | None, typer.Option(help="Where the loop device's file goes.", show_default="results")
     ] = None,
     results: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("results"),
-    resume: Annotated[
-        Path | None, typer.Option(help="Interrupted run folder (.partial) to continue.")
-    ] = None,
+    resume: ResumeOption = None,
     size: Annotated[
         str | None,
         typer.Option(
             help="Size of the loop device, such as 8GiB: what does not fit is skipped and listed."
         ),
     ] = None,
-    budget_s: Annotated[
-        float | None,
-        typer.Option(min=0, help="Seconds after which nothing is repeated any more."),
-    ] = None,
+    budget_s: BudgetOption = None,
     sample_seconds: Annotated[
         float | None, typer.Option(min=0.001, help="Length of a sample, for a shorter run.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be measured, and how long.")
-    ] = False,
+    dry_run: DryRunFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Read sessions back layer-ordered contiguous and eviction-ordered scattered.
@@ -82,7 +85,6 @@ def layout(
     from harness.core.units import parse_size
     from harness.device.guard import open_guarded
     from harness.device.info import device_info
-    from harness.report.page import render_run
 
     wanted = scaled(
         load_grid(grid), size_bytes=parse_size(size) if size else None,
@@ -111,14 +113,7 @@ def layout(
         write_json(run.path / "bench.json", record)
         run.add(device=record["device"], shortened=found.shortened)
         run.exit_code = int(not (found.cells or found.load))
-    page = render_run(run.final)
-    if as_json:
-        print_json({**record, "run": str(run.final)})
-    else:
-        _print(found)
-        console().print(f"report: {page}")
-    if run.exit_code:  # nothing at all could be measured
-        raise typer.Exit(run.exit_code)
+    _tell(run, found, record, as_json=as_json)
 
 
 @app.command()
@@ -137,16 +132,9 @@ def gds(
         Path | None, typer.Option(help="Where the file to read lies.", show_default="results")
     ] = None,
     results: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("results"),
-    resume: Annotated[
-        Path | None, typer.Option(help="Interrupted run folder (.partial) to continue.")
-    ] = None,
-    budget_s: Annotated[
-        float | None,
-        typer.Option(min=0, help="Seconds after which nothing is repeated any more."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be measured, and how long.")
-    ] = False,
+    resume: ResumeOption = None,
+    budget_s: BudgetOption = None,
+    dry_run: DryRunFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Read sessions into GPU memory by GPUDirect Storage and its stand-ins, each one proven.
@@ -162,7 +150,6 @@ def gds(
     from harness.bench.resume import carry_over
     from harness.core.files import write_json
     from harness.core.runs import RunFolder
-    from harness.report.page import render_run
 
     wanted = scaled(load_grid(grid), budget_s=budget_s)
     if _only_outlook(gds_outlook(wanted), dry_run=dry_run, as_json=as_json):
@@ -183,14 +170,7 @@ def gds(
         write_json(run.path / "gds.json", record)
         run.add(device=record["device"], not_measured=record["not_measured"])
         run.exit_code = int(not found.cells)
-    page = render_run(run.final)
-    if as_json:
-        print_json({**record, "run": str(run.final)})
-    else:
-        _print(found)
-        console().print(f"report: {page}")
-    if run.exit_code:  # nothing at all could be measured
-        raise typer.Exit(run.exit_code)
+    _tell(run, found, record, as_json=as_json)
 
 
 @contextmanager
@@ -213,6 +193,20 @@ def _only_outlook(ahead: Outlook, *, dry_run: bool, as_json: bool) -> bool:
     elif not as_json:
         console().print(ahead.text(), soft_wrap=True)
     return dry_run
+
+
+def _tell(run: RunFolder, found: BenchResult, record: dict[str, Any], *, as_json: bool) -> None:
+    """Draw the report, print the result, and exit as the run did."""
+    from harness.report.page import render_run
+
+    page = render_run(run.final)
+    if as_json:
+        print_json({**record, "run": str(run.final)})
+    else:
+        _print(found)
+        console().print(f"report: {page}")
+    if run.exit_code:  # nothing at all could be measured
+        raise typer.Exit(run.exit_code)
 
 
 def _print(found: BenchResult) -> None:
