@@ -9,6 +9,7 @@ import typer
 
 from harness.cli import output
 from harness.cli.output import JsonFlag
+from harness.cli.stores import BlockOption, LanesOption
 from harness.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,12 +55,8 @@ def emit(
     speed: Annotated[
         float, typer.Option(min=1e-3, help="With --timed: so many times as fast.")
     ] = 1.0,
-    lanes: Annotated[
-        int | None, typer.Option(min=1, help="Play recorded sessions, so many at once.")
-    ] = None,
-    block_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens a block, where the format leaves it open.")
-    ] = None,
+    lanes: LanesOption = None,
+    block_tokens: BlockOption = None,
     objects: Annotated[
         Path | None, typer.Option(help="Write which object each call moved (Parquet).")
     ] = None,

@@ -9,6 +9,7 @@ import typer
 
 from harness.cli import output
 from harness.cli.output import JsonFlag
+from harness.cli.stores import BlockOption, LanesOption
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,15 +35,11 @@ def stats(
     dialect: Annotated[
         str, typer.Option(help="Of Claude Code sessions: auto, relative or absolute.")
     ] = "auto",
-    lanes: Annotated[
-        int | None, typer.Option(min=1, help="Play recorded sessions, so many at once.")
-    ] = None,
+    lanes: LanesOption = None,
     gap_cap: Annotated[
         float, typer.Option(min=0, help="Longest pause inside a played session, seconds.")
     ] = 300.0,
-    block_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens a block, where the format leaves it open.")
-    ] = None,
+    block_tokens: BlockOption = None,
     full_blocks: Annotated[
         bool, typer.Option("--full-blocks", help="Leave out ids of partial last blocks.")
     ] = False,
