@@ -26,8 +26,8 @@ def build(source: RequestSource, requests: int | None = None, partial: bool = Fa
     """The prefix tree of a trace, or of its first ``requests``.
 
     ``partial`` counts the last, partly filled block of a prompt as a block, where the trace names
-    it. UsageError for traces without ids, endless ones without a number of requests, and ids that
-    follow more than one prefix.
+    it. UsageError for traces without ids or requests, endless ones without a number of requests,
+    and ids that follow more than one prefix.
     """
     if not source.form.has_ids:
         raise UsageError(
@@ -39,6 +39,8 @@ def build(source: RequestSource, requests: int | None = None, partial: bool = Fa
     tree = _Tree(source)
     for batch in take(source.batches(), requests):
         tree.add(batch, partial)
+    if not tree.rows:
+        raise UsageError(f"{source.name}: no request is in it, or none of them is wanted")
     return tree.corpus()
 
 
@@ -52,7 +54,9 @@ class _Tree:
         self._parent = np.zeros(1 << 16, np.int32)
         self._depth = np.zeros(1 << 16, np.int32)
         self._first = np.zeros(1 << 16, np.uint32)
-        self._known = self._rows = 0
+        self._known = 0
+        self.rows = 0
+        """Requests so far."""
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
         self._runs: list[tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]] = []
 
@@ -68,11 +72,11 @@ class _Tree:
         self._known, bad = grow(
             self._keys, self._values, self._node_key, self._parent, self._depth, self._first,
             batch.starts, batch.ids, blocks, batch.session, form.session_scope, self._known,
-            self._rows, run_of, run_node, run_length,
+            self.rows, run_of, run_node, run_length,
         )  # fmt: skip
         if bad != FINE:
             raise UsageError(
-                f"{self._source.name}: request {self._rows + bad}: an id follows two different "
+                f"{self._source.name}: request {self.rows + bad}: an id follows two different "
                 "prefixes; ids must be chained, and unique over sessions",
                 fix="if the ids hold inside a session only, the trace must say so "
                 '(WEKA: "hash_id_scope": "local")',
@@ -81,7 +85,7 @@ class _Tree:
         self._runs.append((run_of, run_node[:runs].copy(), run_length[:runs].copy()))
         for name in _COLUMNS:
             self._columns[name].append(getattr(batch, name).copy())
-        self._rows += len(batch)
+        self.rows += len(batch)
 
     def _make_room(self, new: int) -> None:
         wanted = self._known + new
@@ -102,7 +106,7 @@ class _Tree:
                 scope="session" if form.session_scope else "trace",
                 content_hash="",
                 **{name: np.concatenate(parts) for name, parts in self._columns.items()},
-                tag=np.zeros(self._rows, np.uint8),
+                tag=np.zeros(self.rows, np.uint8),
                 run_of=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
                 run_node=np.concatenate([nodes for _, nodes, _ in self._runs]),
                 run_length=np.concatenate([lengths for _, _, lengths in self._runs]),

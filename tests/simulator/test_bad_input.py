@@ -94,6 +94,11 @@ def test_endless_traffic_needs_a_number_of_requests() -> None:
         load_corpus("chat", note=lambda text: None)
 
 
+def test_no_request_is_no_corpus() -> None:
+    with pytest.raises(UsageError, match="no request is in it"):
+        load_corpus("chat", limit=0, note=lambda text: None)
+
+
 def test_a_point_of_another_trace_is_refused() -> None:
     from harness.simulator.run import simulate
 
