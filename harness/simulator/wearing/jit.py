@@ -11,6 +11,7 @@ _STORES = (
 )  # fmt: skip
 _SOURCES = (
     "simulator/wearing/jit.py",
+    "simulator/requestlog.py",
     *(f"simulator/wearing/{name}.py" for name in
       ("buckets", "events", "places", "records", "sessions", "slots", "state")),
     *(f"stores/{name}.py" for name in _STORES),

@@ -13,21 +13,20 @@ from numpy.typing import NDArray
 from harness.core.ops import Op
 from harness.simulator.wearing.events import FREE, PUT
 from harness.simulator.wearing.jit import inner_kernel, kernel
-from harness.simulator.wearing.state import Cut, Lost, piece_bytes, piece_key
+from harness.simulator.wearing.state import Cut, Lost, piece_bytes, piece_key, use_pieces
 from harness.stores.front import add_op
 from harness.stores.index import (
     ABSENT,
     index_get,
     index_remove,
     recency_remove,
-    recency_touch,
 )
 from harness.stores.ops import ALL_LAYERS, OpArray
 from harness.stores.pool_kernel import P, PoolParams, PoolState, occupy, take_place
 
 _WRITE = int(Op.WRITE)
 _PLACES_USED = int(P.USED)
-_UNWRITTEN, _FREED, _USED = int(Lost.UNWRITTEN), int(Lost.FREED), int(Lost.USED)
+_UNWRITTEN, _FREED = int(Lost.UNWRITTEN), int(Lost.FREED)
 _HEAD, _HELD = 0, 1
 RING_WORDS = 2
 """Head and count, before the ring of freed places itself."""
@@ -81,18 +80,6 @@ def _free(
         c.lost[_FREED, cls] += 1
 
 
-@inner_kernel
-def _use(s: PoolState, c: Cut, cls: int, key: np.uint64) -> None:
-    found = 0
-    for piece in range(c.pieces[cls]):
-        place = index_get(s.keys, s.values, piece_key(c, cls, key, piece))
-        if place != ABSENT:
-            recency_touch(s.nxt, s.prv, place)
-            found += 1
-    if found < c.pieces[cls]:
-        c.lost[_USED, cls] += 1
-
-
 @kernel
 def drive_places(
     p: PoolParams, s: PoolState, c: Cut, ring: NDArray[np.int32], ops: OpArray,
@@ -111,6 +98,6 @@ def drive_places(
         elif event.action == FREE:
             _free(p, s, c, ring, cls, key)
         else:
-            _use(s, c, cls, key)
+            use_pieces(s, c, cls, key)
         at += 1
     return n, at

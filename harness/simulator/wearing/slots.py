@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from harness.simulator.wearing.events import FREE, PUT
 from harness.simulator.wearing.jit import inner_kernel, kernel
-from harness.simulator.wearing.state import Cut, Lost, piece_bytes, piece_key
-from harness.stores.index import ABSENT, index_get, recency_oldest, recency_touch
+from harness.simulator.wearing.state import Cut, Lost, piece_bytes, piece_key, use_pieces
+from harness.stores.index import ABSENT, index_get, recency_oldest
 from harness.stores.ops import OpArray
 from harness.stores.slot_state import N, SlotParams, SlotState, T
 from harness.stores.slot_workers import advance, free_slot, put_in_slot, slots_left
 
 _OPS, _LAST_IO = int(N.OPS), int(T.LAST_IO)
-_FREED, _USED = int(Lost.FREED), int(Lost.USED)
+_FREED = int(Lost.FREED)
 
 
 @inner_kernel
@@ -50,18 +50,6 @@ def _free(s: SlotState, c: Cut, cls: int, key: np.uint64) -> None:
         c.lost[_FREED, cls] += 1
 
 
-@inner_kernel
-def _use(s: SlotState, c: Cut, cls: int, key: np.uint64) -> None:
-    found = 0
-    for piece in range(c.pieces[cls]):
-        slot = index_get(s.keys, s.values, piece_key(c, cls, key, piece))
-        if slot != ABSENT:
-            recency_touch(s.nxt, s.prv, slot)
-            found += 1
-    if found < c.pieces[cls]:
-        c.lost[_USED, cls] += 1
-
-
 @kernel
 def drive_slots(
     p: SlotParams, s: SlotState, c: Cut, ops: OpArray, events: NDArray[np.void], first: int
@@ -82,6 +70,6 @@ def drive_slots(
         elif event.action == FREE:
             _free(s, c, cls, key)
         else:
-            _use(s, c, cls, key)
+            use_pieces(s, c, cls, key)
         at += 1
     return s.ints[_OPS], at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from harness.core.ops import PAGE_BYTES
 from harness.simulator.sizes import ObjectSizes
 from harness.simulator.wearing.events import CLASSES
 from harness.simulator.wearing.jit import inner_kernel, kernel
-from harness.stores.index import ABSENT, index_get, mix_pair
+from harness.stores.index import ABSENT, index_get, mix_pair, recency_touch
 
 
 class Lost(IntEnum):
@@ -25,6 +25,9 @@ class Lost(IntEnum):
     USED = 2
     """Counted as a hit by the policy, but the store had already dropped it."""
     COUNT = 3
+
+
+_USED = int(Lost.USED)
 
 
 class Cut(NamedTuple):
@@ -61,6 +64,19 @@ def piece_key(c: Cut, cls: int, key: np.uint64, piece: int) -> np.uint64:
 def piece_bytes(c: Cut, cls: int, piece: int) -> int:
     """Bytes written for a piece, whole pages."""
     return c.tail[cls] if piece == c.pieces[cls] - 1 else c.room
+
+
+@inner_kernel
+def use_pieces(s: Any, c: Cut, cls: int, key: np.uint64) -> None:
+    """Make an object the newest of a store of slots or places, or count that it is not whole."""
+    found = 0
+    for piece in range(c.pieces[cls]):
+        row = index_get(s.keys, s.values, piece_key(c, cls, key, piece))
+        if row != ABSENT:
+            recency_touch(s.nxt, s.prv, row)
+            found += 1
+    if found < c.pieces[cls]:
+        c.lost[_USED, cls] += 1
 
 
 @kernel
