@@ -96,6 +96,13 @@ class Plain:
     def children(self, node: int, *tiers: str) -> bool:
         return any((F, kid) in self.tier[t] for kid in self.kids.get(node, ()) for t in tiers)
 
+    def behind(self, x: Thing) -> int:
+        """Chunks from the last resident state before a state, to it."""
+        above = self.parent[x[1]]
+        while above >= 0 and not (above in self.first_made and self.here((S, above))):
+            above = self.parent[above]
+        return self.depth[x[1]] - (self.depth[above] if above >= 0 else -1)
+
     # Candidates of the four queues.
 
     def may(self, queue: str, x: Thing) -> bool:

@@ -23,14 +23,6 @@ class Counting(PlainPolicy):
     def recomputed(self, x: Thing) -> None:
         Counting.used(self, x)
 
-    def behind(self, x: Thing) -> int:
-        """Chunks from the last resident state before a state."""
-        run = self.run
-        above = run.parent[x[1]]
-        while above >= 0 and not (above in run.first_made and run.here((1, above))):
-            above = run.parent[above]
-        return run.depth[x[1]] - (run.depth[above] if above >= 0 else -1)
-
 
 class Lfu(Counting):
     def key(self, queue: str, x: Thing) -> float:
@@ -115,7 +107,7 @@ class WriteBudget(Counting):
             self.before, self.ends = total, self.ends + self.window
 
     def demote(self, x: Thing) -> bool:
-        saves = 1 if x[0] == F else self.behind(x)
+        saves = 1 if x[0] == F else self.run.behind(x)
         worth = float(self.asked[x] * saves * self.run.size((F, 0))) / self.run.size(x)
         return worth >= self.threshold
 

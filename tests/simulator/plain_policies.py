@@ -219,11 +219,7 @@ class Gandalf(Frozen):
         share = 1.0
         if self.parameters.get("state_hits") == "predicted":
             share = self.idle.share(self.wait(x))
-        above = run.parent[x[1]]
-        while above >= 0 and not (above in run.first_made and run.here((S, above))):
-            above = run.parent[above]
-        behind = run.depth[x[1]] - (run.depth[above] if above >= 0 else -1)
-        return share * behind * self.chunk_usd
+        return share * run.behind(x) * self.chunk_usd
 
     def score(self, queue: str, x: Thing) -> float:
         wait = float(max(self.wait(x), 1))
@@ -321,13 +317,7 @@ class BeladyLeaf(Future):
 class OracleGreedy(Future):
     def worth(self, x: Thing) -> float:
         left = float(len(self.asks(x)))
-        if x[0] == F:
-            return left
-        run = self.run
-        above = run.parent[x[1]]
-        while above >= 0 and not (above in run.first_made and run.here((S, above))):
-            above = run.parent[above]
-        return left * (run.depth[x[1]] - (run.depth[above] if above >= 0 else -1))
+        return left if x[0] == F else left * self.run.behind(x)
 
     def score(self, queue: str, x: Thing) -> float:
         return -self.worth(x) if queue.startswith("move") else self.worth(x)

@@ -121,10 +121,7 @@ class Marconi(Times):
         run, blocks = self.run, self.run.depth[x[1]] + 1
         if x[0] == F:
             return (self.flops(blocks) - self.flops(blocks - 1)) / run.size(x)
-        above = run.parent[x[1]]
-        while above >= 0 and not (above in run.first_made and run.here((1, above))):
-            above = run.parent[above]
-        saved = self.flops(blocks) - self.flops(run.depth[above] + 1 if above >= 0 else 0)
+        saved = self.flops(blocks) - self.flops(blocks - run.behind(x))
         return saved / (run.size(x) + blocks * run.size((F, 0)))
 
     def recent(self, x: Thing) -> float:
