@@ -57,12 +57,12 @@ ModelOption = Annotated[str, typer.Option("--model", "-m", help="Model of worklo
 DramOption = Annotated[str, typer.Option("--dram", help="Size of the DRAM tier.")]
 SsdOption = Annotated[str, typer.Option("--ssd", help="Size of the SSD tier; 0: none.")]
 LanesOption = Annotated[
-    int | None, typer.Option(help="Recorded sessions that live at once (Claude Code: 20).")
+    int | None, typer.Option(min=1, help="Recorded sessions that live at once (Claude Code: 20).")
 ]
 SeedOption = Annotated[
     int | None, typer.Option(help="Orders recorded sessions at random; makes synthetic traffic.")
 ]
-LimitOption = Annotated[int | None, typer.Option(help="First requests only.")]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="First requests only.")]
 CheckpointOption = Annotated[
     str, typer.Option(help="States are made at: end, round, branch, every:M or all-turns.")
 ]
@@ -113,6 +113,7 @@ DaysOption = Annotated[
 BudgetOption = Annotated[
     float, typer.Option(help="Seconds for each wear measurement; not steady then is said.")
 ]
+ResultsOption = Annotated[Path, typer.Option("--results", help="Folder for run folders.")]
 
 
 class Traffic(NamedTuple):
@@ -171,9 +172,7 @@ def run(
     gpu_usd_per_hour: GpuPriceOption = None,
     days: DaysOption = None,
     budget: BudgetOption = 300.0,
-    results: Annotated[Path, typer.Option("--results", help="Folder for run folders.")] = Path(
-        "results"
-    ),
+    results: ResultsOption = Path("results"),
     as_json: JsonFlag = False,
 ) -> None:
     """Play a request trace over DRAM and SSD under one policy, and say what follows.
@@ -304,13 +303,7 @@ def machine_of(
     from harness.simulator.wearing.wear import How
 
     path, constants = figures
-    if constants is None:
-        constants = "calibration"
-        if path is None:
-            raise UsageError(
-                "whose bandwidths shall it use?",
-                fix="give --calibration FILE, or take the published constants: --constants seed",
-            )
+    constants = constants or "calibration"
     if constants not in ("calibration", "filled", "seed"):
         raise UsageError(f"--constants is calibration, filled or seed, not {constants!r}")
     days, budget = wearing
@@ -353,10 +346,16 @@ def show(answer: Answer) -> None:
     console.print(table)
     if answer.rows:
         console.print(drive_table(list(answer.rows)))
-    sources = ", ".join(f"{name} {source}" for name, source in answer.constants.items())
-    console.print(f"constants: {escape(sources)}", soft_wrap=True)
-    for reason in answer.absent:
-        console.print(f"note: {escape(reason)}", soft_wrap=True)
+    show_sources([answer])
+
+
+def show_sources(answers: list[Answer]) -> None:
+    """Where the constants come from, and why figures are absent, each reason once."""
+    console = output.console()
+    sources = ", ".join(f"{name} {source}" for name, source in answers[0].constants.items())
+    console.print(f"constants: {sources}", soft_wrap=True, markup=False)
+    for reason in dict.fromkeys(reason for answer in answers for reason in answer.absent):
+        console.print(f"note: {reason}", soft_wrap=True, markup=False)
 
 
 def drive_table(rows: list[Any]) -> Any:

@@ -25,6 +25,7 @@ from harness.cli.simulate import (
     PrefillOption,
     RateOption,
     ReplaysOption,
+    ResultsOption,
     SchedulerOption,
     SeedOption,
     SsdOption,
@@ -38,14 +39,13 @@ from harness.cli.simulate import (
     narrow_table,
     parameters,
     point_of,
+    show_sources,
     valid,
 )
 from harness.core.errors import MeasurementError, UsageError
 
 if TYPE_CHECKING:
     from harness.simulator.evaluate import Answer
-
-ResultsOption = Annotated[Path, typer.Option("--results", help="Folder for run folders.")]
 
 
 def register(group: typer.Typer) -> None:
@@ -110,13 +110,11 @@ def compare(
     drives: list[str | None] = [*(profile or [])] or [None]
     machines = [
         machine_of(
-            (calibration, constants), (drive, tuple(layout or ()) if drive else ()), queues,
+            (calibration, constants), (drive, tuple(layout or ())), queues,
             (prefill, gpu_usd_per_hour), (days, budget),
         )
         for drive in drives
     ]  # fmt: skip
-    if layout and not profile:
-        raise UsageError("a layout has no wear without a drive", fix="give --profile 1tb-0.3dwpd")
     traffic = Traffic(trace, lanes, seed, limit)
     corpus = corpus_of(traffic)
     points = [
@@ -148,10 +146,7 @@ def compare(
     rows = [row for answer in answers for row in answer.rows]
     if rows:
         console.print(drive_table(rows))
-    sources = ", ".join(f"{name} {source}" for name, source in answers[0].constants.items())
-    console.print(f"constants: {sources}", soft_wrap=True, markup=False)
-    for reason in dict.fromkeys(reason for answer in answers for reason in answer.absent):
-        console.print(f"note: {reason}", soft_wrap=True, markup=False)
+    show_sources(answers)
     console.print(f"report: {run.final / 'report.html'}", soft_wrap=True, markup=False)
 
 
