@@ -2,7 +2,8 @@
 
 The paper, which places into HBM and HBF, was not seen. Ours: what a subagent's request makes is
 short-lived, but for the first ``shared_chunks`` of its prompt (system prompt, tools); all else is
-long-lived. Each object is placed once, LRU in each tier; what leaves DRAM is dropped.
+long-lived, as is everything in a corpus whose requests are not tagged: then all goes to the SSD.
+Each object is placed once, LRU in each tier; what leaves DRAM is dropped.
 """
 
 from __future__ import annotations
