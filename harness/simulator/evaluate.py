@@ -120,15 +120,15 @@ def evaluate(corpus: Corpus, point: Point, machine: Machine, progress: Progress 
     assert run.requests is not None
     work = work_of(run.requests, run.sizes)
     wear = _wear(corpus, run, machine, progress)
-    layouts: Sequence[str | None] = [one.layout for one in wear] or [None]
     loads: list[Loaded] = []
     rows: list[WearRow] = []
     absent: list[str] = []
-    for number, layout in enumerate(layouts):
-        worn = wear[number] if wear else None
-        row = wear_row(worn, run.label, miss=run.outcome.miss) if worn else None
-        rates = rates_for(work, machine, layout, row.waf if row else None)
-        loaded = under_load(work, rates, machine.load, _prices(machine))
+    in_layouts: Sequence[WearOfRun | None] = wear or [None]
+    for worn in in_layouts:
+        layout, waf = (worn.layout, worn.waf.best) if worn else (None, None)
+        loaded = under_load(
+            work, rates_for(work, machine, layout, waf), machine.load, _prices(machine)
+        )
         loads.append(Loaded(layout=layout, load=loaded))
         if worn is not None:
             usd = loaded.usd_per_thousand

@@ -21,6 +21,11 @@ class WafFigures(Strict):
     low: float | None = None
     high: float | None = None
 
+    @property
+    def best(self) -> float | None:
+        """The steady one, else that of the run."""
+        return self.run if self.steady is None else self.steady
+
 
 class LifetimeDays(Strict):
     """Days by the conventions of ``harness.endurance.lifetimes``; null where one has no basis."""
@@ -175,9 +180,8 @@ def wear_row(
     load_p99_s: float | None = None, cost_usd: float | None = None,
 ) -> WearRow:  # fmt: skip
     """One row; its WAF is the steady one, else that of the run, and ``waf_kind`` says which."""
-    steady, use = worn.waf.steady, worn.use
-    waf = worn.waf.run if steady is None else steady
-    kind: Literal["steady", "run", "none"] = "steady" if steady is not None else "run"
+    waf, use = worn.waf.best, worn.use
+    kind: Literal["steady", "run"] = "run" if worn.waf.steady is None else "steady"
     return WearRow(
         policy=policy,
         layout=worn.layout,
