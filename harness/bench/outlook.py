@@ -81,16 +81,15 @@ def outlook(grid: Grid, device_bytes: int) -> Outlook:
     once_s += plain * (grid.sample_seconds + START_S)
     points, first_s, again_s, load_written = _load(grid, room)
     fixed_s = (written + load_written) / WRITE_GBPS / 1e9 + trial_s + first_s
-    # The first round is always taken, whatever the time limit.
-    limit_s = math.inf if grid.budget_s is None else max(grid.budget_s, fixed_s + once_s)
+    low_s, high_s = _between(grid, fixed_s, once_s, again_s)
     return Outlook(
         cells=cells + plain,
         too_large=too_large,
         load_points=points,
         device_bytes=device_bytes,
         write_bytes=written + load_written,
-        low_s=min(limit_s, fixed_s + again_s + grid.repeats * once_s),
-        high_s=min(limit_s, fixed_s + again_s + max(grid.repeats, grid.max_repeats) * once_s),
+        low_s=low_s,
+        high_s=high_s,
         budget_s=grid.budget_s,
     )
 
@@ -108,18 +107,28 @@ def gds_outlook(grid: Grid) -> Outlook:
             size += needed_bytes(place)
             written += _written(place, needed_bytes(place))
         cells += len(part.copy_bytes)
-    fixed_s = written / WRITE_GBPS / 1e9 + trial_s
-    limit_s = math.inf if grid.budget_s is None else max(grid.budget_s, fixed_s + once_s)
+    low_s, high_s = _between(grid, written / WRITE_GBPS / 1e9 + trial_s, once_s)
     return Outlook(
         cells=cells,
         too_large=0,
         load_points=0,
         device_bytes=size,
         write_bytes=written,
-        low_s=min(limit_s, fixed_s + grid.repeats * once_s),
-        high_s=min(limit_s, fixed_s + max(grid.repeats, grid.max_repeats) * once_s),
+        low_s=low_s,
+        high_s=high_s,
         budget_s=grid.budget_s,
     )
+
+
+def _between(
+    grid: Grid, fixed_s: float, once_s: float, again_s: float = 0.0
+) -> tuple[float, float]:
+    """Seconds if every cell settles within its repeats, and if none does, within the limit."""
+    # The first round is always taken, whatever the time limit.
+    limit_s = math.inf if grid.budget_s is None else max(grid.budget_s, fixed_s + once_s)
+    most = max(grid.repeats, grid.max_repeats)
+    low_s, high_s = (fixed_s + again_s + rounds * once_s for rounds in (grid.repeats, most))
+    return min(limit_s, low_s), min(limit_s, high_s)
 
 
 def size_of(grid: Grid, placement: Placement) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from harness.bench.fio import find_fio
-from harness.bench.grid import Grid, groups, load_grid, scaled
+from harness.bench.grid import Grid
 from harness.bench.layout import bench_layout, bench_on_loop, loop_bytes
-from harness.bench.outlook import outlook
 from harness.bench.results import BenchResult
 from harness.bench.tables import cell_table, comparison_table, notes
 from harness.core.errors import MachineError, MeasurementError, UsageError
@@ -254,39 +255,6 @@ def test_an_interrupted_benchmark_resumes(tmp_path: Path, monkeypatch: pytest.Mo
         assert found.cell(name).samples_gbps[number] == gbps
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"settle": 0}, "settle"),
-        ({"speed": 3}, "unknown key"),
-        ({"reference_bytes": "-1"}, "reference_bytes"),
-        ({"layouts": [{**LAYOUT, "context_tokens": []}]}, r"layouts\.0\.context_tokens"),
-        ({"layouts": [{**LAYOUT, "access": ["sideways"]}]}, r"layouts\.0\.access"),
-        ({"layouts": [{**LAYOUT, "read_bytes": 1000}]}, r"layouts\.0\.read_bytes"),
-        ({"layouts": [{**LAYOUT, "stores": ["kvbm", "kvbm"]}]}, "the same value twice"),
-    ],
-)
-def test_mistakes_in_a_grid_are_named(tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    import yaml
-
-    path = tmp_path / "grid.yaml"
-    path.write_text(yaml.safe_dump({"name": "mine", "layouts": [LAYOUT], **change}))
-    with pytest.raises(UsageError, match=words):
-        load_grid(str(path))
-
-
-def test_the_shipped_grids_load_and_unfold() -> None:
-    from harness.core.assets import asset_dir
-
-    for path in sorted((asset_dir("workloads") / "bench").glob("*.yaml")):
-        wanted = load_grid(path.stem)
-        assert wanted.repeats >= 5
-        assert all(group.reads for group in groups(wanted))
-    quick = load_grid("quick")
-    assert quick.budget_s is not None and quick.budget_s <= 25
-    assert loop_bytes(quick) < 1.5 * 2**30
-
-
 def harness(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "harness", *words], capture_output=True, text=True, check=False
@@ -371,49 +339,6 @@ def test_bad_usage_has_its_exit_code(tmp_path: Path) -> None:
     assert harness("calibrate", "check", str(tmp_path / "none.json")).returncode == 2
 
 
-class TestTheOutlook:
-    def test_counts_what_will_be_measured_and_written(self) -> None:
-        wanted = grid({"access": ["whole", "window"]}, fills=1, compare_engines=True)
-        size = loop_bytes(wanted)
-        ahead = outlook(wanted, size)
-        assert (ahead.cells, ahead.too_large, ahead.load_points) == (4, 0, 0)
-        # A fill, the reference region, and each store's age and sessions.
-        stores = size - wanted.reference_bytes
-        assert ahead.write_bytes == pytest.approx(size + 16 * MIB + stores + 2 * 16 * MIB)
-        # Two layouts read in two ways, one of each on both engines, an anchor an engine.
-        samples = 2 * 2 + 2 + 2
-        least = wanted.repeats * samples * wanted.sample_seconds
-        assert least < ahead.low_s <= ahead.high_s
-        assert "4 cells" in ahead.text() and "about" in ahead.text()
-
-    def test_a_smaller_device_leaves_cells_out_and_says_how_many(self) -> None:
-        wanted = scaled(grid({"context_tokens": [1024, 65536]}), size_bytes=loop_bytes(grid()))
-        assert loop_bytes(wanted) == loop_bytes(grid())
-        ahead = outlook(wanted, loop_bytes(wanted))
-        assert (ahead.cells, ahead.too_large) == (2, 2)
-        assert "2 more are too large" in ahead.text()
-
-    def test_a_time_limit_bounds_repeats_but_not_the_first_round(self) -> None:
-        slow = grid(sample_seconds=10, repeats=5, max_repeats=50)
-        free, bound = outlook(slow, 1 << 30), outlook(scaled(slow, budget_s=60), 1 << 30)
-        assert free.high_s > free.low_s > 100
-        assert 30 < bound.high_s == bound.low_s < 90
-
-    def test_scaling_keeps_the_cells_and_shrinks_the_rest(self) -> None:
-        shipped = load_grid("layouts")
-        small = scaled(shipped, size_bytes=8 << 30, sample_seconds=0.1, budget_s=60)
-        assert small.layouts == shipped.layouts
-        assert (small.reference_bytes, small.sample_seconds) == (2 << 30, 0.1)
-        assert scaled(shipped) == shipped
-
-    def test_the_command_says_it_before_it_starts(self) -> None:
-        done = harness("bench", "layout", "--grid", "load", "--dry-run", "--json")
-        said = json.loads(done.stdout)
-        assert (said["cells"], said["load_points"]) == (0, 28)
-        plain = harness("bench", "layout", "--grid", "layouts", "--size", "1GiB", "--dry-run")
-        assert "608 more are too large for the device" in plain.stdout
-
-
 @pytest.mark.root
 def test_a_run_in_which_nothing_fits_is_no_success(tmp_path: Path) -> None:
     words = ("bench", "layout", "--grid", "quick", "--size", "64MiB", "--results", str(tmp_path))
@@ -431,10 +356,6 @@ def test_a_run_in_which_nothing_fits_is_no_success(tmp_path: Path) -> None:
 def test_a_fio_that_dies_ends_the_run_and_says_how_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import os
-
-    import yaml
-
     fake = tmp_path / "bin" / "fio"
     fake.parent.mkdir()
     fake.write_text('#!/bin/bash\n[ "$1" = --version ] && echo fio-3.33 && exit\nkill -9 $$\n')
