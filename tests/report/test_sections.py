@@ -17,8 +17,7 @@ from harness.report.run import FILES
 from harness.report.values import dig
 from harness.report.wear_plots import histogram, waf_windows
 from tests.report.made_run import MADE_UP, make_run
-
-_ODD: tuple[Any, ...] = (None, "text", -1, [], {}, [1, "x", None], {"odd": [{}]}, True)
+from tests.report.odd import ODD, damaged, spots_of
 
 
 def _exact(section: Section) -> dict[str, Any]:
@@ -101,29 +100,6 @@ def test_a_file_that_is_no_json_is_named_and_left_out(tmp_path: Path) -> None:
     assert "bench.json is not a JSON object" in html
 
 
-def _spots(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path] if path else []
-    items = (
-        data.items()
-        if isinstance(data, dict)
-        else enumerate(data)
-        if isinstance(data, list)
-        else ()
-    )
-    for key, value in items:
-        found += _spots(value, (*path, key))
-    return found
-
-
-def _damaged(data: Any, spot: tuple[Any, ...], value: Any) -> Any:
-    result = copy.deepcopy(data)
-    inner = result
-    for key in spot[:-1]:
-        inner = inner[key]
-    inner[spot[-1]] = value
-    return result
-
-
 MADE = [n for n in FILES if n not in ("replay", "gds", "simulate", "validate")]
 """What the made run holds."""
 
@@ -131,10 +107,10 @@ MADE = [n for n in FILES if n not in ("replay", "gds", "simulate", "validate")]
 @pytest.mark.parametrize("name", MADE)
 def test_no_odd_value_anywhere_breaks_a_section(made: Run, name: str) -> None:
     chance = random.Random(name)
-    spots = _spots(made.results[name])
+    spots = spots_of(made.results[name])
     for spot in chance.sample(spots, min(60, len(spots))):
-        for value in chance.sample(_ODD, 3):
-            results = {name: _damaged(made.results[name], spot, value)}
+        for value in chance.sample(ODD, 3):
+            results = {name: damaged(made.results[name], spot, value)}
             build(Run(made.path, made.record, results, (), None))
 
 
@@ -143,9 +119,9 @@ def test_no_odd_value_breaks_the_figures(made: Run, name: str) -> None:
     from harness.report.plots import svg
 
     chance = random.Random(name)
-    spots = _spots(made.results[name])
+    spots = spots_of(made.results[name])
     for spot in chance.sample(spots, min(5, len(spots))):
-        results = {name: _damaged(made.results[name], spot, chance.choice(_ODD))}
+        results = {name: damaged(made.results[name], spot, chance.choice(ODD))}
         for section in build(Run(made.path, made.record, results, (), None)):
             for figure in section.figures:
                 assert svg(figure).startswith("<svg")

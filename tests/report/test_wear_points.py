@@ -13,6 +13,7 @@ from harness.report import Run
 from harness.report.model import Section, Table
 from harness.report.plots import svg
 from harness.report.sections import wear
+from tests.report.odd import ODD, damaged, spots_of
 
 
 def point(policy: str, spare: float, waf: float, steady: bool) -> dict[str, Any]:
@@ -97,28 +98,13 @@ def test_a_single_policy_is_not_compared(made: Run) -> None:
     assert "Policies compared" not in titles
 
 
-def spots(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    items = data.items() if isinstance(data, dict) else enumerate(data)
-    found = []
-    for key, value in items:
-        found.append((*path, key))
-        if isinstance(value, dict | list):
-            found += spots(value, (*path, key))
-    return found
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_no_odd_value_breaks_the_section(made: Run, seed: int) -> None:
     chance = random.Random(seed)
     one = made.results["wear"]
     for data in (sweep(FAILED), {**one, "points": [copy.deepcopy(one), copy.deepcopy(one)]}):
-        for spot in chance.sample(spots(data), 40):
-            broken = copy.deepcopy(data)
-            inner = broken
-            for key in spot[:-1]:
-                inner = inner[key]
-            inner[spot[-1]] = chance.choice([None, "odd", -1, True, [], {}, float("nan"), 0])
-            found = wear_section(broken)
+        for spot in chance.sample(spots_of(data), 40):
+            found = wear_section(damaged(data, spot, chance.choice(ODD)))
             if chance.random() < 0.1:
                 for figure in (f for f in found.figures if f.name == "wear-sweep"):
                     assert svg(figure).startswith("<svg")
