@@ -162,6 +162,9 @@ def run(
         int, typer.Option(min=0, help="Layers of a two-layer window; 0: hops do not overlap.")
     ] = 0,
     load: RateOption = None,
+    gpu_room: Annotated[
+        str | None, typer.Option(help="With two-queues: GPU memory for what is prefetched.")
+    ] = None,
     staging: Annotated[
         str | None, typer.Option(help="With prefetch: size of the staging buffer.")
     ] = None,
@@ -193,7 +196,7 @@ def run(
 
     queues = valid(
         LoadOptions, scheduler=scheduler, path=path, gpus=gpus, layers=layers,
-        staging_bytes=staging, deadline_s=deadline, requests_per_s=load,
+        gpu_bytes=gpu_room, staging_bytes=staging, deadline_s=deadline, requests_per_s=load,
     )  # fmt: skip
     machine = machine_of(
         (calibration, constants), (profile, tuple(layout or ())), queues,

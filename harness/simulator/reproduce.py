@@ -20,6 +20,7 @@ from harness.endurance.result import DAY_S
 from harness.simulator.corpus import Corpus
 from harness.simulator.outcome import Outcome, Traffic
 from harness.simulator.point import Point, trace_id
+from harness.simulator.policies import find_policy
 from harness.simulator.run import simulate
 
 _PARAMETER = "parameters."
@@ -111,13 +112,15 @@ def point_of(
 ) -> Point:
     """The point of one reading; UsageError if a choice names nothing."""
     own = {k.removeprefix(_PARAMETER): v for k, v in choices.items() if k.startswith(_PARAMETER)}
+    parameters = {**target.parameters, **own}
+    usual = find_policy(target.policy, parameters).usual_structure
     fields = {k: v for k, v in choices.items() if not k.startswith(_PARAMETER)}
     return validate(
         {
             "trace": trace_id(corpus.name, corpus.content_hash), "lanes": paper.lanes,
             "seed": seed, "model": paper.model, "block_tokens": corpus.block_tokens,
-            "policy": target.policy, "parameters": {**target.parameters, **own},
-            "dram_bytes": paper.dram, "ssd_bytes": paper.ssd, **fields,
+            "policy": target.policy, "parameters": parameters,
+            "dram_bytes": paper.dram, "ssd_bytes": paper.ssd, "structure": usual, **fields,
         },
         Point,
         target.label,
