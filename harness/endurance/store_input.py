@@ -21,6 +21,8 @@ COMMAND_BYTES = 512 << 10
 """Largest command that reaches a drive: 128 segments of 4 KiB, what Linux makes of extents in
 fixed buffers and close to the limits of common NVMe drives."""
 _PART = 1 << 12
+_REQUESTS = 8
+"""Requests after which the clock is noted: their writes are a small share of any drive's."""
 _ALIGN = 1 << 20
 
 
@@ -82,7 +84,7 @@ class StoreInput:
         """The writes and discards of an empty store from its first request on."""
         store = make_store(self.spec, self.store_bytes, self.model)
         tokens = 0
-        for requests in fresh_sessions(self.requests):
+        for requests in self._requests():
             ops = store.serve_batch(requests, reads=False)
             tokens += int(requests.new_tokens.sum(dtype=np.int64))
             for at in range(0, len(ops), _PART):
@@ -90,6 +92,10 @@ class StoreInput:
                 clock = float(requests.time_s[-1]) if ends else None
                 yield self._batch(ops[at : at + _PART], clock, tokens if ends else 0)
             tokens = 0 if len(ops) else tokens
+
+    def _requests(self) -> Iterator[RequestBatch]:
+        for batch in fresh_sessions(self.requests):
+            yield from batch.parts(_REQUESTS)
 
     def _batch(self, ops: OpArray, clock_s: float | None, new_tokens: int) -> Batch:
         ops = ops[ops["op"] != Op.READ]

@@ -180,5 +180,4 @@ def _wait(
 
 def _steps(requests: RequestSource, limit: int | None, size: int) -> Iterator[RequestBatch]:
     for batch in take(requests.batches(), limit):
-        for first in range(0, len(batch), size):
-            yield batch.part(first, first + size)
+        yield from batch.parts(size)

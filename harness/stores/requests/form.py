@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +26,15 @@ class RequestForm:
     has_ids: bool = True
 
 
+class Tag(IntEnum):
+    """Who made a request: the agent of a conversation, or one that it started itself."""
+
+    UNTAGGED = 0
+    """The trace does not say."""
+    MAIN = 1
+    SUBAGENT = 2
+
+
 @dataclass(frozen=True)
 class Request:
     """One request. ``ids``: uint64, one a block of the prompt, chained: equal id, equal prefix.
@@ -40,6 +50,7 @@ class Request:
     output_tokens: int
     new_tokens: int
     ids: NDArray[np.uint64]
+    tag: Tag = Tag.UNTAGGED
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class RequestBatch:
     """Consecutive requests as arrays; request r has ``ids[starts[r]:starts[r + 1]]``.
 
     time_s float64[n]; session, turn, input_tokens, output_tokens, new_tokens uint32[n];
-    starts int64[n + 1]; ids uint64[starts[n]].
+    starts int64[n + 1]; ids uint64[starts[n]]; tag uint8[n], a ``Tag`` each.
     """
 
     form: RequestForm
@@ -59,6 +70,7 @@ class RequestBatch:
     new_tokens: NDArray[np.uint32]
     starts: NDArray[np.int64]
     ids: NDArray[np.uint64]
+    tag: NDArray[np.uint8]
 
     def __len__(self) -> int:
         return len(self.time_s)
@@ -78,6 +90,7 @@ class RequestBatch:
             int(self.output_tokens[row]),
             int(self.new_tokens[row]),
             self.ids[self.starts[row] : self.starts[row + 1]],
+            Tag(self.tag[row]),
         )
 
     def full_blocks(self) -> NDArray[np.int64]:
@@ -99,7 +112,13 @@ class RequestBatch:
             self.new_tokens[rows],
             starts - starts[0],
             self.ids[starts[0] : starts[-1]],
+            self.tag[rows],
         )
+
+    def parts(self, size: int) -> Iterator[RequestBatch]:
+        """The requests in their order, at most ``size`` at a time, as views."""
+        for first in range(0, len(self), size):
+            yield self.part(first, first + size)
 
     @staticmethod
     def of(requests: Iterable[Request]) -> RequestBatch:
@@ -117,6 +136,7 @@ class RequestBatch:
             np.array([r.new_tokens for r in rows], dtype=u4),
             np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
             np.concatenate([np.asarray(r.ids, dtype=np.uint64) for r in rows]),
+            np.array([r.tag for r in rows], dtype=np.uint8),
         )
 
 
