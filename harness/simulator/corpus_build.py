@@ -19,7 +19,7 @@ from harness.stores.requests.form import RequestBatch, RequestSource, take
 from harness.stores.requests.lanes import RecordedSession, interleave
 from harness.stores.requests.marks import longer, with_room
 
-_COLUMNS = ("time_s", "session", "turn", "input_tokens", "output_tokens")
+_COLUMNS = ("time_s", "session", "turn", "input_tokens", "output_tokens", "tag")
 
 
 def build(source: RequestSource, requests: int | None = None, partial: bool = False) -> Corpus:
@@ -106,7 +106,6 @@ class _Tree:
                 scope="session" if form.session_scope else "trace",
                 content_hash="",
                 **{name: np.concatenate(parts) for name, parts in self._columns.items()},
-                tag=np.zeros(self.rows, np.uint8),
                 run_of=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
                 run_node=np.concatenate([nodes for _, nodes, _ in self._runs]),
                 run_length=np.concatenate([lengths for _, _, lengths in self._runs]),
@@ -174,7 +173,7 @@ def _reordered(corpus: Corpus, order: NDArray[np.int64]) -> Corpus:
     first_request[moved] = place[first]
     return replace(
         corpus,
-        **{name: getattr(corpus, name)[order] for name in (*_COLUMNS, "tag")},
+        **{name: getattr(corpus, name)[order] for name in _COLUMNS},
         run_of=run_of,
         run_node=moved[corpus.run_node[picked]].astype(np.uint32),
         run_length=corpus.run_length[picked],

@@ -22,7 +22,7 @@ from harness.stores.names import workload_yaml
 from harness.stores.requests.lanes import GAP_CAP_S
 from harness.stores.requests.load import detect, open_requests
 
-_VERSION = 1
+_VERSION = 2
 _META = ("name", "block_tokens", "scope", "content_hash")
 
 

@@ -24,8 +24,7 @@ class Corpus:
     time_s : float64[R]
     session, turn, input_tokens, output_tokens : uint32[R]
     tag : uint8[R]
-        0 main conversation, 1 subagent; all 0 in what ``build`` makes, as request traces do not
-        carry it.
+        Who made it, a ``Tag``; all UNTAGGED where the trace does not say.
     run_of : int64[R + 1]
     run_node, run_length : uint32[runs]
     parent : int32[N]

@@ -19,6 +19,7 @@ from harness.simulator.loading.result import LoadResult, under_load
 from harness.simulator.loading.work import Work, work_of
 from harness.simulator.outcome import Outcome
 from harness.simulator.point import Point
+from harness.simulator.policies import find_policy
 from harness.simulator.run import Run, simulate
 from harness.simulator.wearing.result import WearOfRun, WearRow, wear_row
 from harness.simulator.wearing.wear import How, wear_of
@@ -163,7 +164,7 @@ def evaluate(corpus: Corpus, point: Point, machine: Machine, progress: Progress 
         rows=tuple(rows),
         loads=tuple(loads),
         wear=tuple(wear),
-        absent=(*dict.fromkeys(absent), *_absent(machine)),
+        absent=(*dict.fromkeys(absent), *_untagged(corpus, point), *_absent(machine)),
     )
 
 
@@ -218,6 +219,16 @@ def _prices(machine: Machine) -> Prices | None:
     if profile.price_usd is None or profile.tbw_bytes is None:
         return None
     return Prices(machine.gpu_usd_per_hour, profile.price_usd / profile.tbw_bytes)
+
+
+def _untagged(corpus: Corpus, point: Point) -> list[str]:
+    policy = find_policy(point.policy, point.parameters)
+    if not policy.needs_tags or corpus.tag.any():
+        return []
+    return [
+        f"{corpus.name} does not say which requests are a subagent's: {policy.label} takes all"
+        " for others"
+    ]
 
 
 def _absent(machine: Machine) -> list[str]:

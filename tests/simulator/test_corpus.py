@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from harness.simulator.corpus import Corpus, build, first_requests, load_corpus, repeated
 from harness.simulator.corpus_cache import read_corpus, write_corpus
+from harness.stores.requests.form import Tag
 from harness.stores.requests.load import open_requests
 from tests.simulator.cases import corpus_of
 
@@ -55,6 +57,21 @@ def test_lanes_are_those_of_the_request_traces(traces_dir: Path) -> None:
     for name in ("session", "turn", "parent", "depth", "first_request", "input_tokens"):
         assert np.array_equal(getattr(ours, name), getattr(theirs, name)), name
     assert path(ours, 150) == path(theirs, 150)
+
+
+def test_subagents_are_told_apart(traces_dir: Path) -> None:
+    """In lanes, whose order of requests is another than that of the file, and in a part."""
+    folder = traces_dir / "claude-code" / "raw-small"
+    corpus = load_corpus(str(folder), lanes=3, note=quiet)
+    inner = {}
+    for number, file in enumerate(sorted(folder.glob("*.json"))):
+        entries = json.loads(file.read_text())["requests"]
+        inner[number] = sum(len(one.get("requests", ())) for one in entries)
+    subagents = corpus.tag == Tag.SUBAGENT
+    found = np.bincount(corpus.session[subagents], minlength=len(inner))
+    assert found.tolist() == list(inner.values()) and sum(inner.values()) > 0
+    assert (corpus.tag[~subagents] == Tag.MAIN).all()
+    assert (first_requests(corpus, 50).tag == corpus.tag[:50]).all()
 
 
 def test_a_seed_orders_the_sessions(traces_dir: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from harness.simulator.evaluate import Answer, Machine, evaluate, rates_for
 from harness.simulator.loading.options import LoadOptions
 from harness.simulator.point import Point, trace_id
 from harness.simulator.wearing.wear import How
+from harness.stores.requests.form import Tag
 from tests.calibrate.builders import run_folder, typical_bench, wear
+from tests.simulator.cases import corpus_of, point_of
 from tests.simulator.loading.cases import work
 
 DRIVE = DeviceProfile(
@@ -101,6 +104,22 @@ def test_profile_without_layout_is_said() -> None:
 
     why = _absent(Machine(constants="seed", profile=DRIVE))
     assert why[0].startswith("no layout was given") and "no price of a GPU" in why[1]
+
+
+def test_a_trace_without_tags_is_said_to_a_policy_that_reads_them() -> None:
+    from harness.simulator.evaluate import _untagged
+
+    plain = corpus_of([[1], [2]])
+    tagged = replace(plain, tag=np.full(2, Tag.MAIN, np.uint8))
+    for policy, corpus, times in (
+        ("lachesis", plain, 1),
+        ("lachesis", tagged, 0),
+        ("lru", plain, 0),
+    ):
+        said = _untagged(corpus, point_of(corpus, policy=policy))
+        assert [why.startswith("listed does not say which requests") for why in said] == [
+            True
+        ] * times
 
 
 def test_a_layout_that_was_not_measured_is_said(tmp_path: Path) -> None:

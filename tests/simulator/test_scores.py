@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from harness.simulator.policies import find_policy
+from harness.stores.requests.form import Tag
 from tests.simulator.cases import corpus_of, run
 from tests.simulator.plain_policies import PLAIN
 from tests.simulator.plain_scores import PLAIN_SCORES
@@ -95,7 +96,7 @@ def test_lpc_learns_which_sessions_end() -> None:
 def test_lachesis_places_by_who_makes_it_and_never_moves() -> None:
     """A subagent's third request: two chunks at the head are long-lived, two are not."""
     corpus = corpus_of([[1, 2, 3], [1, 2, 13, 14], [21, 22, 23, 24]])
-    corpus = replace(corpus, tag=np.array([0, 1, 1], np.uint8))
+    corpus = replace(corpus, tag=np.array([Tag.MAIN, Tag.SUBAGENT, Tag.SUBAGENT], np.uint8))
     found = run(
         corpus, policy="lachesis", parameters={"shared_chunks": 2}, dram_bytes=9, ssd_bytes=9
     )

@@ -16,7 +16,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.stores.chunks import chunk_keys
-from harness.stores.requests.form import Request, RequestBatch
+from harness.stores.requests.form import Request, RequestBatch, Tag
 from harness.stores.requests.load import detect, open_requests
 
 
@@ -123,6 +123,7 @@ def test_bailian_chats_are_sessions_by_parent(tmp_path: Path) -> None:
     assert detect(path) == "bailian"
     assert [r.session for r in rows] == [0, 1, 0]
     assert [r.turn for r in rows] == [1, 1, 2]
+    assert {r.tag for r in rows} == {Tag.UNTAGGED}
     assert rows[2].time_s == pytest.approx(2.25)
     assert rows[0].form.block_tokens == 16
 
@@ -155,6 +156,7 @@ def test_both_dialects_of_claude_code_sessions_give_the_same_requests(
     assert [r.time_s for r in rows] == [0.0, 20.0, 25.0, 28.0]
     assert [r.ids.tolist() for r in rows] == [[1, 2], [8], [1, 2, 3], [8, 9]]
     assert [r.turn for r in rows] == [0, 1, 2, 3]
+    assert [r.tag for r in rows] == [Tag.MAIN, Tag.SUBAGENT, Tag.MAIN, Tag.SUBAGENT]
     assert rows[2].new_tokens == 200 - 128 + 7
     forced = read(path, dialect="absolute" if relative else "relative")
     assert [r.time_s for r in forced] != [r.time_s for r in rows]

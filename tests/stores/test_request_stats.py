@@ -145,7 +145,7 @@ def test_the_hit_curve_survives_renumbering() -> None:
                 zero = np.zeros(rows, np.uint32)
                 yield RequestBatch(
                     form, np.zeros(rows), zero, zero, zero + np.uint32(1), zero, zero,
-                    np.arange(rows + 1), part,
+                    np.arange(rows + 1), part, np.zeros(rows, np.uint8),
                 )  # fmt: skip
 
     stats = request_stats(Source())

@@ -66,6 +66,11 @@ class Policy:
         return "future" in getattr(self.module, "NEEDS", ())
 
     @property
+    def needs_tags(self) -> bool:
+        """Whether it treats requests of subagents otherwise."""
+        return "tags" in getattr(self.module, "NEEDS", ())
+
+    @property
     def usual_structure(self) -> str:
         """``leaf`` for policies that choose themselves what moves from the root side, else
         ``free``, where tails move first: under ``leaf`` a prefix that all share stays in DRAM, and

@@ -2,7 +2,7 @@
 
 The paper, which places into HBM and HBF, was not seen. Ours: what a subagent's request makes is
 short-lived, but for the first ``shared_chunks`` of its prompt (system prompt, tools); all else is
-long-lived, as is everything in a corpus whose requests are not tagged: then all goes to the SSD.
+long-lived, as is everything where a trace does not say who makes it: then all goes to the SSD.
 Each object is placed once, LRU in each tier; what leaves DRAM is dropped.
 """
 
@@ -15,10 +15,12 @@ from pydantic import Field
 
 from harness.simulator.hooks import DRAM, SSD, Parameters, World, node_of
 from harness.simulator.state import NOW
+from harness.stores.requests.form import Tag
 
 LIKE = True
+NEEDS = ("tags",)
 
-_SUBAGENT = 1
+_SUBAGENT = int(Tag.SUBAGENT)
 
 
 class Settings(Parameters):

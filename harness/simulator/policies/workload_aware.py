@@ -21,6 +21,7 @@ from harness.simulator.state import NOW
 REBUILD = True
 ANY_NODE = True
 LIKE = True
+NEEDS = ("tags",)
 
 _TURNS = 11
 _KINDS = 256 * _TURNS

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.core.errors import UsageError
-from harness.stores.requests.form import RequestBatch, RequestForm
+from harness.stores.requests.form import RequestBatch, RequestForm, Tag
 from harness.stores.requests.marks import Marker
 
 BATCH_REQUESTS = 4096
@@ -34,6 +34,7 @@ class Row(NamedTuple):
     input_tokens: int
     output_tokens: int
     ids: NDArray[np.uint64]
+    tag: Tag = Tag.UNTAGGED
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ def _batch(form: RequestForm, rows: list[Row]) -> RequestBatch:
         np.zeros(len(rows), u4),
         np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
         np.concatenate([row.ids for row in rows]),
+        np.array([row.tag for row in rows], np.uint8),
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.core.errors import UsageError
-from harness.stores.requests.form import RequestBatch, RequestForm
+from harness.stores.requests.form import RequestBatch, RequestForm, Tag
 from harness.stores.requests.marks import Marker
 from harness.stores.requests.text import open_bytes
 
@@ -64,6 +64,7 @@ class OracleRequests:
         return RequestBatch(
             self.form, times.astype(np.float64), zero, zero, tokens, zero, zero,
             np.arange(rows + 1, dtype=np.int64), records["object"].astype(np.uint64),
+            np.full(rows, Tag.UNTAGGED, np.uint8),
         )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 
 from harness.core.config import Strict
 from harness.core.errors import UsageError
-from harness.stores.requests.form import RequestBatch, RequestForm
+from harness.stores.requests.form import RequestBatch, RequestForm, Tag
 from harness.stores.requests.synthetic_kernel import (
     COLUMNS,
     Shape,
@@ -162,6 +162,7 @@ class SyntheticRequests:
         return RequestBatch(
             self.form, times, session.astype(u4), turn.astype(u4), inputs.astype(u4),
             outputs.astype(u4), new.astype(u4), starts, ids[: starts[-1]],
+            np.full(len(times), Tag.UNTAGGED, np.uint8),
         )  # fmt: skip
 
 

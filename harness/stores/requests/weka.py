@@ -23,7 +23,7 @@ from harness.stores.requests.builder import (
     to_ids,
     to_time,
 )
-from harness.stores.requests.form import RequestForm
+from harness.stores.requests.form import RequestForm, Tag
 from harness.stores.requests.lanes import GAP_CAP_S, RecordedSession, interleave
 from harness.stores.requests.text import json_objects, open_bytes
 
@@ -100,11 +100,11 @@ def _session(where: str, data: dict[str, Any], number: int, dialect: Dialect) ->
         if entry.get("type") == "subagent":
             shift = start if relative else 0.0
             rows += [
-                _row(f"{at}.requests[{n}]", inner, number, shift)
+                _row(f"{at}.requests[{n}]", inner, number, Tag.SUBAGENT, shift)
                 for n, inner in enumerate(entry.get("requests", []))
             ]
         else:
-            rows.append(_row(at, entry, number, 0.0))
+            rows.append(_row(at, entry, number, Tag.MAIN))
     rows.sort(key=lambda row: row.time_s)
     return RecordedSession([row._replace(turn=turn) for turn, row in enumerate(rows)])
 
@@ -119,8 +119,8 @@ def _is_relative(requests: list[dict[str, Any]]) -> bool:
     return False
 
 
-def _row(where: str, data: dict[str, Any], session: int, shift: float) -> Row:
+def _row(where: str, data: dict[str, Any], session: int, tag: Tag, shift: float = 0.0) -> Row:
     time_s = to_time(data, "t", where) + shift
     tokens, output = to_count(data, "in", where), to_count(data, "out", where)
     ids = to_ids(data.get("hash_ids"), where)
-    return check_blocks(Row(where, time_s, session, -1, tokens, output, ids), BLOCK)
+    return check_blocks(Row(where, time_s, session, -1, tokens, output, ids, tag), BLOCK)
