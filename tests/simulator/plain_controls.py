@@ -276,9 +276,80 @@ class Arc(OwnOrder):
         return True
 
 
+class WTinyLfu(OwnOrder):
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.window, self.waiting, self.protected = (
+            {tier: list[Thing]() for tier in TIERS} for _ in range(3)
+        )
+        self.asked: dict[Thing, int] = {}
+        self.since = 0
+        chunk = run.size((0, 0))
+        self.small = {
+            t: max(int(run.capacity[t] * self.share("window", 0.01)), chunk) for t in TIERS
+        }
+        self.main = {t: max(run.capacity[t] - self.small[t], 0) for t in TIERS}
+        places = sum(run.capacity[t] // chunk for t in TIERS)
+        self.sample = self.parameters.get("sample", 10) * max(places, 1)
+
+    def share(self, name: str, usual: float) -> float:
+        return float(self.parameters.get(name, usual))
+
+    def ask(self, x: Thing) -> None:
+        self.asked[x] = min(self.asked.get(x, 0) + 1, 15)
+        self.since += 1
+        if self.since == self.sample:
+            self.since = 0
+            self.asked = {y: n // 2 for y, n in self.asked.items()}
+
+    created = recomputed = ask
+
+    def used(self, x: Thing) -> None:
+        self.ask(x)
+        for tier in TIERS:
+            waiting, protected = self.waiting[tier], self.protected[tier]
+            if x in self.window[tier]:
+                self.window[tier].remove(x)
+                self.window[tier].append(x)
+            elif x in waiting or x in protected:
+                (waiting if x in waiting else protected).remove(x)
+                protected.append(x)
+                most = int(self.main[tier] * self.share("protected", 0.8))
+                while self.bytes_of(protected) > most:
+                    waiting.append(protected.pop(0))
+
+    def entered(self, x: Thing, tier: str) -> None:
+        window, waiting = self.window[tier], self.waiting[tier]
+        window.append(x)
+        while self.bytes_of(window) > self.small[tier]:
+            if self.bytes_of([*waiting, *self.protected[tier], window[0]]) > self.main[tier]:
+                return
+            waiting.append(window.pop(0))
+
+    def left(self, x: Thing, tier: str) -> None:
+        for held in (self.window[tier], self.waiting[tier], self.protected[tier]):
+            if x in held:
+                held.remove(x)
+
+    def victim(self, tier: str) -> Thing | None:
+        window, waiting = self.window[tier], self.waiting[tier]
+        loser = self.oldest_of(waiting) or self.oldest_of(self.protected[tier])
+        if loser and self.bytes_of(window) < self.small[tier]:
+            return loser
+        candidate = self.oldest_of(window)
+        if not loser or not candidate:
+            return loser or candidate
+        if self.asked.get(candidate, 0) <= self.asked.get(loser, 0):
+            return candidate
+        window.remove(candidate)
+        waiting.append(candidate)
+        return loser
+
+
 PLAIN_CONTROLS: dict[str, type[PlainPolicy]] = {
     "sieve": Sieve,
     "s3-fifo": S3Fifo,
     "two-q": TwoQ,
     "arc": Arc,
+    "w-tinylfu": WTinyLfu,
 }

@@ -149,10 +149,68 @@ class Flashield(Counting):
         return hits >= self.cut
 
 
+class BaleenMl(Counting):
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.hits: dict[Thing, int] = {}
+        self.open: list[tuple[Thing, list[float], int, float]] = []
+        self.model = [0.0] * 7
+        self.last: dict[int, float] = {}
+        self.ends = self.at(0) + self.parameters["train_s"]
+
+    def at(self, r: int) -> float:
+        return float(self.run.corpus.time_s[r])
+
+    def used(self, x: Thing) -> None:
+        super().used(x)
+        self.hits[x] += 1
+
+    def created(self, x: Thing) -> None:
+        super().created(x)
+        self.hits[x] = 0
+
+    def begin(self, r: int) -> None:
+        self.last[int(self.run.corpus.session[r])] = self.at(r)
+        horizon = self.parameters["horizon_s"]
+        while self.open and self.open[0][3] + horizon <= self.at(r):
+            if self.open[0][3] + horizon >= self.ends:
+                break
+            x, row, asked, _ = self.open.pop(0)
+            off = float(self.asked[x] > asked) - 1.0 / (1.0 + math.exp(-self.score(row)))
+            rate = self.parameters.get("rate", 0.1)
+            self.model = [w + rate * off * v for w, v in zip(self.model, row, strict=True)]
+
+    def score(self, row: list[float]) -> float:
+        total = 0.0
+        for weight, value in zip(self.model, row, strict=True):
+            total += weight * value
+        return total
+
+    def row(self, x: Thing) -> list[float]:
+        corpus, touched = self.run.corpus, self.run.stamp[x]
+        idle = self.at(self.run.now) - self.last[int(corpus.session[touched])]
+        size, hits = self.run.size(x), self.hits[x]
+        numbers = [int(corpus.turn[touched]), self.run.depth[x[1]], size, idle, hits]
+        turn, depth, size_, idle_, hits_ = (
+            math.log(1.0 + n) / math.log(2.0) / 4.0 for n in numbers
+        )
+        return [1.0, turn, depth, size_ / 4.0, float(x[0]), idle_, hits_]
+
+    def demote(self, x: Thing) -> bool:
+        now = self.at(self.run.now)
+        if now >= self.ends:
+            cut = self.parameters.get("threshold", 0.5)
+            return self.score(self.row(x)) >= math.log(cut / (1.0 - cut))
+        if x not in [example[0] for example in self.open]:
+            self.open.append((x, self.row(x), self.asked[x], now))
+        return True
+
+
 PLAIN_GATES: dict[str, type[PlainPolicy]] = {
     "lfu": Lfu,
     "gdsf": Gdsf,
     "rejectx": RejectX,
     "write-budget": WriteBudget,
     "flashield": Flashield,
+    "baleen-ml": BaleenMl,
 }

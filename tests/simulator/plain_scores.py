@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from statistics import NormalDist, fmean, pvariance
 
-from tests.simulator.plain import DRAM, SSD, F, Plain, Thing
+from tests.simulator.plain import DRAM, SSD, F, Plain, S, Thing
 from tests.simulator.plain_policies import Frozen
 
 
@@ -195,10 +196,98 @@ class Lpc(Times):
         return self.seen[session] * math.exp(-silence / self.parameters.get("tau_s", 600.0))
 
 
+class Pred(Frozen):
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.hit = 0
+        self.start_s = self.free_s = 0.0
+
+    def arrival(self, r: int) -> float:
+        return float(self.run.corpus.time_s[r]) / self.parameters.get("speed", 1.0)
+
+    def begin(self, r: int) -> None:
+        super().begin(r)
+        self.hit = 0
+        self.start_s = max(self.arrival(r), self.free_s)
+        self.waited_for = set()
+        for q in range(r + 1, self.run.corpus.requests):
+            if self.arrival(q) <= self.start_s:
+                self.waited_for |= {(F, node) for node in self.run.paths[q]}
+                self.waited_for.add((S, self.run.wants[q]))
+
+    def used(self, x: Thing) -> None:
+        self.hit += x[0] == F
+
+    def finish(self, r: int) -> None:
+        missed = int(self.run.corpus.input_tokens[r]) - self.hit * self.run.point.block_tokens
+        self.free_s = self.start_s + missed / self.parameters.get("prefill_tokens_s", 60000.0)
+
+    def key(self, queue: str, x: Thing) -> tuple[bool, int]:  # type: ignore[override]
+        return x in self.waited_for, self.run.stamp[x]
+
+
+class SaeCache(Times):
+    def start(self, run: Plain) -> None:
+        super().start(run)
+        self.kind: dict[Thing, str] = {}
+        self.owner: dict[Thing, int] = {}
+        self.gaps: dict[str, list[float]] = {}
+        self.times: dict[str, int] = {}
+        self.left_kind: list[str] = []
+        self.again_kind: list[str] = []
+        self.gone: set[Thing] = set()
+
+    def used(self, x: Thing) -> None:
+        session = int(self.run.corpus.session[self.run.now])
+        if x not in self.kind:
+            self.owner[x] = session
+            self.kind[x] = "response" if self.is_response(x, session) else "prompt"
+        else:
+            gap = self.at(self.run.now) - self.at(self.asked[x][-1])
+            self.gaps.setdefault(self.kind[x], []).append(math.log(max(gap, 1e-3)))
+            if session != self.owner[x]:
+                self.kind[x] = "shared"
+        super().used(x)
+        self.times[self.kind[x]] = self.times.get(self.kind[x], 0) + 1
+
+    def is_response(self, x: Thing, session: int) -> bool:
+        corpus = self.run.corpus
+        earlier = [q for q in range(self.run.now) if corpus.session[q] == session]
+        if not earlier:
+            return False
+        prompt, reply = (int(a[earlier[-1]]) for a in (corpus.input_tokens, corpus.output_tokens))
+        return prompt <= self.run.depth[x[1]] * self.run.point.block_tokens < prompt + reply
+
+    def created(self, x: Thing) -> None:
+        if x in self.gone:
+            self.gone.remove(x)
+            self.again_kind.append(self.kind[x])
+        self.used(x)
+
+    def left(self, x: Thing, tier: str) -> None:
+        if not self.run.here(x) and not self.run.pinned(x):
+            self.gone.add(x)
+            self.left_kind.append(self.kind[x])
+
+    def score(self, queue: str, x: Thing) -> float:
+        kind = self.kind[x]
+        weight = (self.again_kind.count(kind) + 1) / (self.left_kind.count(kind) + 1)
+        gaps, chance = self.gaps.get(kind, []), 1.0
+        if len(gaps) > 1:
+            age = math.log(max(self.at(self.run.now) - self.at(self.asked[x][-1]), 1e-3))
+            normal = NormalDist(fmean(gaps), math.sqrt(max(pvariance(gaps), 1e-6)))
+            share, longer = min(len(gaps) / self.times[kind], 1.0), 1.0 - normal.cdf(age)
+            chance = share * longer / (1.0 - share + share * longer + 1e-300)
+        half = self.parameters.get("half_chunks", 1024.0)
+        return weight * chance * 2.0 ** (-self.run.depth[x[1]] / half)
+
+
 PLAIN_SCORES = {
     "tenure": Tenure,
     "placement-study": PlacementStudy,
     "prefixshield": PrefixShield,
     "marconi": Marconi,
     "lpc": Lpc,
+    "pred": Pred,
+    "saecache": SaeCache,
 }

@@ -9,6 +9,7 @@ import pytest
 
 from harness.simulator.coins import thrown
 from harness.simulator.outcome import Outcome
+from harness.simulator.requestlog import SsdAction
 from tests.simulator.cases import corpus_of, run
 from tests.simulator.plain_gates import PLAIN_GATES
 from tests.simulator.plain_policies import PLAIN
@@ -23,6 +24,8 @@ VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("rejectx", {"refusals": 2, "factor": 0.3}),
     ("flashield", {"horizon_s": 15}),
     ("flashield", {"horizon_s": 40, "n": 1}),
+    ("baleen-ml", {"train_s": 60, "horizon_s": 8}),
+    ("baleen-ml", {"train_s": 30, "horizon_s": 20, "rate": 2, "threshold": 0.3}),
     ("write-budget", {"bytes_s": 0.1, "window_s": 10}),
     ("write-budget", {"bytes_s": 0.02, "window_s": 3, "gain": 2}),
 )
@@ -134,3 +137,23 @@ def test_a_budget_is_met_in_the_long_run(by: str) -> None:
     assert found.requests is not None
     late = found.requests["written_full"][1000:].sum()
     assert late == pytest.approx(0.2 * 1000, rel=0.25)
+
+
+def test_baleen_writes_what_is_like_that_which_returned_on_the_first_day() -> None:
+    """One place. On the first day what was hit once before it left came back, what was not did not.
+    After it, 2 was hit and is written, 3 was not. A day that does not end writes both."""
+    first_day = [name for at in range(10, 200, 2) for name in (at, at, at + 1, at)]
+    corpus = corpus_of([[name] for name in [*first_day, 2, 2, 3, 4]])
+    node = {name: at for at, name in enumerate(dict.fromkeys([*first_day, 2, 3, 4]))}
+
+    def written(train_s: float) -> set[int]:
+        found = run(
+            corpus, policy="baleen-ml", dram_bytes=1, ssd_bytes=99, on_ssd_hit="move",
+            parameters={"train_s": train_s, "horizon_s": 5, "rate": 1},
+        )  # fmt: skip
+        assert found.ssd is not None
+        rows = found.ssd[found.ssd["action"] == SsdAction.WRITE]
+        return {int(row["node"]) for row in rows[rows["request"] >= len(first_day)]}
+
+    assert written(len(first_day)) & {node[2], node[3]} == {node[2]}
+    assert {node[2], node[3]} <= written(1e9)

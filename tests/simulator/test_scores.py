@@ -11,7 +11,7 @@ import pytest
 
 from harness.simulator.policies import find_policy
 from harness.stores.requests.form import Tag
-from tests.simulator.cases import corpus_of, run
+from tests.simulator.cases import BLOCK, corpus_of, run
 from tests.simulator.plain_policies import PLAIN
 from tests.simulator.plain_scores import PLAIN_SCORES
 from tests.simulator.test_engine_against_plain import check, random_options
@@ -25,6 +25,10 @@ VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("lpc", {"silent_s": 20, "tau_s": 30, "rate": 2}),
     ("marconi", {}),
     ("marconi", {"alpha": 0}),
+    ("saecache", {}),
+    ("saecache", {"half_chunks": 2}),
+    ("pred", {}),
+    ("pred", {"prefill_tokens_s": 20, "speed": 2}),
 )
 
 
@@ -105,3 +109,41 @@ def test_lachesis_places_by_who_makes_it_and_never_moves() -> None:
     assert found.requests["written_full"].tolist() == [3, 0, 2]
     assert (full.dram_in, full.moved, full.direct, full.hits_ssd) == (4, 0, 5, 2)
     assert find_policy("lachesis", {}).label == "lachesis-like"
+
+
+def test_pred_keeps_what_a_waiting_request_asks_for() -> None:
+    """Request 2 takes long; meanwhile one that asks for chunk 0 comes and waits. Chunk 1, newer but
+    not asked for, leaves for chunk 3. Where computing takes no time nobody waits: LRU."""
+    corpus = corpus_of([[1], [2], [3], [4], [1]], times=[0, 1, 2, 2.1, 2.2])
+    slow = {"prefill_tokens_s": BLOCK / 10}
+    options: dict[str, Any] = {"dram_bytes": 3, "ssd_bytes": 9}
+    assert written_nodes(corpus, policy="pred", parameters=slow, **options) == [1]
+    assert written_nodes(corpus, policy="pred", **options) == [0]
+    assert written_nodes(corpus, policy="lru", **options) == [0]
+
+
+def test_saecache_learns_which_kinds_it_should_not_give_up() -> None:
+    """Chunk 1 is shared by two sessions. Depth halves what an object is worth, so 3 goes for 4; it
+    was of a prompt, whose kind is now worth half: 2 and 4 go for 5 and 6, though 1 is older."""
+    corpus = corpus_of([[1], [1], [2, 3], [4], [5], [6], [1]])
+    options: dict[str, Any] = {"dram_bytes": 3, "ssd_bytes": 0, "structure": "free"}
+    half = {"half_chunks": 1}
+    assert run(corpus, policy="saecache", parameters=half, **options).outcome.hits == 2
+    assert run(corpus, policy="lru", **options).outcome.hits == 1
+
+
+def test_saecache_keeps_answers_that_return_sooner_than_prompts() -> None:
+    """Sessions 0 to 3 each asked again for their prompt after 100 s, for their answer after 1 s.
+    Of what session 9 left 30 s ago, the answer is unlikely to return, the older prompt is not."""
+    from harness.simulator.policies.saecache import chance
+
+    class Known:
+        """Gaps of two kinds, all but a little alike."""
+
+        class p:
+            asked, gaps = [10, 10, 10], [9, 9, 0]
+            mean, square = [np.log(100.0), np.log(1.0), 0.0], [1.0, 1.0, 0.0]
+
+    prompt, answer, shared = (chance(Known, kind, 30.0) for kind in range(3))
+    assert prompt == pytest.approx(0.9, abs=1e-3)
+    assert answer < 1e-6 and shared == 1.0
