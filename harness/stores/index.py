@@ -130,8 +130,13 @@ def recency_touch(nxt: NDArray[np.int32], prv: NDArray[np.int32], slot: int) -> 
 
 
 @kernel
+def recency_newer(nxt: NDArray[np.int32], prv: NDArray[np.int32], slot: int) -> int:
+    """The slot used next after ``slot``, or -1 if there is none; the anchor's is the oldest."""
+    newer = prv[slot]
+    return -1 if newer == nxt.size - 1 else newer
+
+
+@kernel
 def recency_oldest(nxt: NDArray[np.int32], prv: NDArray[np.int32]) -> int:
     """The least recent slot, or -1 if the list is empty."""
-    anchor = nxt.size - 1
-    oldest = prv[anchor]
-    return -1 if oldest == anchor else oldest
+    return recency_newer(nxt, prv, nxt.size - 1)

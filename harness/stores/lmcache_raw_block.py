@@ -27,9 +27,9 @@ from harness.stores.slot_kernel import serve
 from harness.stores.slot_state import N, SlotParams, SlotState, new_state
 from harness.stores.slot_workers import checkpoint, drain
 
-_URING_RACE = 2
-"""Loads that begin in any order with io_uring; fitted to the read order of a capture (0.41 of the
-reads go on in the next slot while the store fills; 0.74 without a race)."""
+_WRITE_RACE, _READ_RACE = 1.5, 3.0
+"""Places by which io_uring's calls overtake each other; fitted to the order of the writes and reads
+of a capture while its store fills."""
 
 
 class Eviction(Strict):
@@ -53,8 +53,10 @@ class LmcacheRawBlock(Strict):
 
     ``eviction: null`` is the real store without an eviction policy and the legacy plugin: once
     full, every put fails. ``drain_mbps`` is the assumed speed (1e6 B/s) of all store workers
-    together; it decides only how often the writes of two requests interleave. ``memory: null`` is
-    L1 as a mere write buffer (``skip_l1``): every hit is read from the device.
+    together, which decides how often the writes of two requests interleave; ``load_mbps`` that at
+    which a request's hits are loaded and used, which decides how long they take up memory (null:
+    not at all). ``memory: null`` is L1 as a mere write buffer (``skip_l1``): every hit is read from
+    the device.
     """
 
     layout: Literal["lmcache-raw-block"]
@@ -73,6 +75,7 @@ class LmcacheRawBlock(Strict):
     eviction: Eviction | None = Eviction()
     memory: Memory | None = None
     drain_mbps: PositiveFloat = 900.0
+    load_mbps: PositiveFloat | None = None
 
 
 class RawBlockStore(CompiledStore):
@@ -183,13 +186,15 @@ def _params(spec: LmcacheRawBlock, capacity_bytes: int, model: ModelKv) -> SlotP
         state_piece_bytes=payload_room,
         state_tail_bytes=tail,
         store_workers=spec.num_store_workers,
-        load_race=_URING_RACE if _uring(spec) else 1,
+        write_race=_WRITE_RACE if _uring(spec) else 0.0,
+        read_race=_READ_RACE if _uring(spec) else 0.0,
         load_lanes=spec.num_load_workers * (spec.iouring_batch if _uring(spec) else 1),
         batch=spec.iouring_batch if _uring(spec) else 1,
         watermark=eviction.watermark if eviction else np.inf,
         eviction_ratio=eviction.ratio if eviction else 0.0,
         tick_s=eviction.interval_s if eviction else 1.0,
         chunk_write_s=payload * spec.num_store_workers / (spec.drain_mbps * 1e6),
+        chunk_read_s=payload / (spec.load_mbps * 1e6) if spec.load_mbps else 0.0,
         checkpoint_half=spec.meta_total_bytes // 2,
         checkpoint_interval_s=spec.meta_checkpoint_interval_s,
         checkpoint_quiet_s=spec.meta_idle_quiet_s,

@@ -1,7 +1,8 @@
 """What a request does to the slot store, compiled: look-ups, loads, and what is given to store.
 
 An indexed key is never written again. Hits are the leading chunks held; with fixed states, back to
-the last chunk whose state is held too.
+the last chunk whose state is held too. Where memory has no room for all that is to be loaded,
+nothing is: the hits are the leading chunks that memory itself holds.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from harness.core.ops import Op
 from harness.stores.index import ABSENT, STATE_SALT, index_get, mix_pair, recency_touch
 from harness.stores.jit import inlined_kernel, inner_kernel, kernel
 from harness.stores.ops import ObjectClass, OpArray
-from harness.stores.slot_memory import keep_in_memory, touch_memory
+from harness.stores.slot_memory import (
+    being_loaded,
+    keep_in_memory,
+    load_through_memory,
+    touch_memory,
+)
 from harness.stores.slot_state import PENDING, QUEUE_CHUNKS, N, SlotParams, SlotState, T
 from harness.stores.slot_workers import (
     advance,
@@ -21,6 +27,7 @@ from harness.stores.slot_workers import (
     hold,
     idlest,
     next_worker,
+    race,
     step,
 )
 
@@ -29,6 +36,7 @@ _KV, _STATE = int(ObjectClass.FULL_ATTENTION), int(ObjectClass.FIXED_STATE)
 _WANTED, _HIT, _MEMORY = int(N.CHUNKS_WANTED), int(N.CHUNKS_HIT), int(N.HIT_IN_MEMORY)
 _STATES_READ, _REQUESTS, _CUT = int(N.STATES_READ), int(N.REQUESTS), int(N.CUT_BY_STATE)
 _MEMORY_FREE, _DROPPED = int(N.MEMORY_FREE), int(N.DROPPED_HITS)
+_MEMORY_FULL = int(N.MEMORY_FULL)
 _LAST_IO, _NOW, _WORKERS = int(T.LAST_IO), int(T.NOW), int(T.WORKERS)
 
 
@@ -50,34 +58,57 @@ def _state_there(p: SlotParams, s: SlotState, chunk: np.uint64) -> bool:
     return missing == 0
 
 
-@inner_kernel
-def _leading(p: SlotParams, s: SlotState, keys: NDArray[np.uint64], first: int, last: int) -> int:
-    """Chunks that can be used: the leading ones held, back to the last one with its state.
+@inlined_kernel
+def _in_memory(s: SlotState, key: np.uint64) -> bool:
+    return index_get(s.memory_keys, s.memory_values, key) != ABSENT
 
-    What is loaded from slots needs room in memory; hits beyond it are dropped and recomputed.
-    """
-    hit = 0
-    while first + hit < last:
-        key = keys[first + hit]
-        indexed = index_get(s.keys, s.values, key) != ABSENT
-        if not indexed and index_get(s.memory_keys, s.memory_values, key) == ABSENT:
-            break
-        hit += 1
-    found = hit
+
+@inner_kernel
+def _back_to_state(
+    p: SlotParams, s: SlotState, keys: NDArray[np.uint64], first: int, found: int
+) -> int:  # fmt: skip
+    """Of the ``found`` leading chunks, those up to the last one whose state is held."""
+    hit = found
     if p.state_pieces > 0:
         while hit > 0 and not _state_there(p, s, keys[first + hit - 1]):
             hit -= 1
     s.ints[_CUT] += found - hit
-    if p.memory_chunks == 0:
+    return hit
+
+
+@inner_kernel
+def _missing_in_memory(
+    p: SlotParams, s: SlotState, keys: NDArray[np.uint64], first: int, last: int
+) -> int:  # fmt: skip
+    """How many of the chunks and of the pieces of the state at their end memory does not hold."""
+    missing = 0
+    for c in range(first, last):
+        missing += not _in_memory(s, keys[c])
+    base = mix_pair(keys[last - 1], STATE_SALT)
+    for piece in range(p.state_pieces):
+        missing += not _in_memory(s, mix_pair(base, np.uint64(piece)))
+    return missing
+
+
+@inner_kernel
+def _leading(
+    p: SlotParams, s: SlotState, keys: NDArray[np.uint64], first: int, last: int, now: float
+) -> int:  # fmt: skip
+    """Chunks that can be used: the leading ones held, if memory has room for what is to be read."""
+    found = 0
+    while first + found < last and _held(s, keys[first + found]):
+        found += 1
+    hit = _back_to_state(p, s, keys, first, found)
+    if p.memory_chunks == 0 or hit == 0:
         return hit
-    room, found = s.ints[_MEMORY_FREE], hit
-    for c in range(found):
-        if index_get(s.memory_keys, s.memory_values, keys[first + c]) == ABSENT:
-            room -= 1
-            if room < 0:
-                hit = c
-                break
-    s.ints[_DROPPED] += found - hit
+    reads = _missing_in_memory(p, s, keys, first, first + hit)
+    if reads > s.ints[_MEMORY_FREE] - being_loaded(s, now):
+        kept = 0
+        while kept < hit and _in_memory(s, keys[first + kept]):
+            kept += 1
+        s.ints[_DROPPED] += hit - kept
+        return _back_to_state(p, s, keys, first, kept)
+    load_through_memory(p, s, reads, now)
     return hit
 
 
@@ -113,33 +144,20 @@ def _piece_bytes(p: SlotParams, piece: int) -> int:
     return p.state_tail_bytes if piece == p.state_pieces - 1 else p.state_piece_bytes
 
 
-@inlined_kernel
-def _load_group(
-    p: SlotParams, s: SlotState, ops: OpArray, keys: NDArray[np.uint64], first: int, size: int,
-    place: int, session: int, turn: int, wanted: bool,
-) -> None:  # fmt: skip
-    """Read chunks whose loads begin at once: their first requests race each other."""
-    if size == 1:
-        key = keys[first]
-        _load_one(p, s, ops, key, _KV, p.payload_bytes, place, session, turn, wanted)
-        return
-    order = np.empty(size, np.uint64)
-    for c in range(size):
-        order[c] = mix_pair(keys[first + c], np.uint64(turn))
-    for c in np.argsort(order):
-        key = keys[first + c]
-        _load_one(p, s, ops, key, _KV, p.payload_bytes, place + c, session, turn, wanted)
-
-
 @inner_kernel
 def _load(
     p: SlotParams, s: SlotState, ops: OpArray, keys: NDArray[np.uint64], first: int, hit: int,
     session: int, turn: int, wanted: bool,
 ) -> None:  # fmt: skip
     """Read the ``hit`` leading chunks and the state behind them; make them recent."""
-    for group in range(0, hit, p.load_race):
-        size = min(p.load_race, hit - group)
-        _load_group(p, s, ops, keys, first + group, size, group, session, turn, wanted)
+    if hit > 1 and p.read_race > 0:
+        for c in race(hit, p.read_race, mix_pair(keys[first], np.uint64(turn))):
+            key = keys[first + c]
+            _load_one(p, s, ops, key, _KV, p.payload_bytes, c, session, turn, wanted)
+    else:
+        for c in range(hit):
+            key = keys[first + c]
+            _load_one(p, s, ops, key, _KV, p.payload_bytes, c, session, turn, wanted)
     if hit > 0 and p.state_pieces > 0:
         base = mix_pair(keys[first + hit - 1], STATE_SALT)
         s.ints[_STATES_READ] += 1
@@ -157,11 +175,8 @@ def _store_one(
     p: SlotParams, s: SlotState, ops: OpArray, worker: int, key: np.uint64, cls: int, length: int,
     session: int, turn: int, now: float,
 ) -> None:  # fmt: skip
-    """Give a missing object to ``worker``, through memory."""
-    if index_get(s.memory_keys, s.memory_values, key) != ABSENT:
-        return
-    indexed = index_get(s.keys, s.values, key) != ABSENT
-    if not keep_in_memory(p, s, key) or indexed:
+    """Give an object to ``worker`` unless it is held already."""
+    if _held(s, key):
         return
     hold(s, worker, key, cls, length, session, turn, now)
     if s.queue_held[worker] == QUEUE_CHUNKS:
@@ -169,17 +184,37 @@ def _store_one(
 
 
 @inner_kernel
+def _keep_all(
+    p: SlotParams, s: SlotState, keys: NDArray[np.uint64], first: int, last: int
+) -> None:  # fmt: skip
+    """Keep in memory what it does not hold, earlier chunks as the more recent ones."""
+    base = mix_pair(keys[last - 1], STATE_SALT)
+    for piece in range(p.state_pieces):
+        key = mix_pair(base, np.uint64(piece))
+        if not _in_memory(s, key):
+            keep_in_memory(s, key)
+    for c in range(last - 1, first - 1, -1):
+        if not _in_memory(s, keys[c]):
+            keep_in_memory(s, keys[c])
+
+
+@inner_kernel
 def _store(
     p: SlotParams, s: SlotState, ops: OpArray, keys: NDArray[np.uint64], first: int, last: int,
     session: int, turn: int, now: float,
 ) -> None:  # fmt: skip
-    """Queue what is missing of ``keys[first:last]`` and the state at its end."""
+    """Queue what is missing of ``keys[first:last]`` and the state at its end, through memory."""
     worker = idlest(p, s)
     need = last - first + p.state_pieces
     while s.queue_held[worker] > 0 and s.queue_held[worker] + need > QUEUE_CHUNKS:
         busy, when = next_worker(p, s)
         step(p, s, ops, busy, when)
         worker = idlest(p, s)
+    if p.memory_chunks > 0:
+        missing = _missing_in_memory(p, s, keys, first, last)
+        if missing > s.ints[_MEMORY_FREE]:
+            s.ints[_MEMORY_FULL] += missing
+            return
     for c in range(first, last):
         _store_one(p, s, ops, worker, keys[c], _KV, p.payload_bytes, session, turn, now)
     if p.state_pieces > 0:
@@ -188,6 +223,8 @@ def _store(
             key = mix_pair(base, np.uint64(piece))
             length = _piece_bytes(p, piece)
             _store_one(p, s, ops, worker, key, _STATE, length, session, turn, now)
+    if p.memory_chunks > 0:
+        _keep_all(p, s, keys, first, last)
 
 
 @kernel
@@ -201,7 +238,7 @@ def serve(
         advance(p, s, ops, times[r])
         s.times[_NOW] = times[r]
         first, last = starts[r], starts[r + 1]
-        hit = _leading(p, s, keys, first, last)
+        hit = _leading(p, s, keys, first, last, times[r])
         s.ints[_REQUESTS] += 1
         s.ints[_WANTED] += last - first
         s.ints[_HIT] += hit

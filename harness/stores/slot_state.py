@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from harness.stores.index import index_arrays, recency_arrays
 
 PENDING = -2
-"""Index value of a chunk that a store worker holds but has not yet given a slot."""
+"""Index value of a chunk that a store worker holds but has not written yet."""
+
+NO_SLOT = -1
+"""What a worker's chunk has instead of a slot where none was left."""
 
 QUEUE_CHUNKS = 8192
 """Chunks a store worker may hold; then the next request waits for it."""
@@ -20,7 +23,8 @@ QUEUE_CHUNKS = 8192
 class SlotParams(NamedTuple):
     """What does not change: sizes in bytes, times in seconds.
 
-    ``load_race`` loads at a time begin in any order; ``memory_chunks`` 0 is no memory tier.
+    Chunks of a batch that are up to a ``race`` apart may begin in another order; ``memory_chunks``
+    0 is no memory tier, of which a chunk that is read takes up room for ``chunk_read_s``.
     """
 
     slots: int
@@ -32,13 +36,15 @@ class SlotParams(NamedTuple):
     state_piece_bytes: int
     state_tail_bytes: int
     store_workers: int
-    load_race: int
+    write_race: float
+    read_race: float
     load_lanes: int
     batch: int
     watermark: float
     eviction_ratio: float
     tick_s: float
     chunk_write_s: float
+    chunk_read_s: float
     checkpoint_half: int
     checkpoint_interval_s: float
     checkpoint_quiet_s: float
@@ -73,7 +79,8 @@ class N(IntEnum):
     MEMORY_FREE = 19
     DROPPED_HITS = 20
     MEMORY_FULL = 21
-    COUNT = 22
+    LOADING = 22
+    COUNT = 23
 
 
 class T(IntEnum):
@@ -83,7 +90,8 @@ class T(IntEnum):
     LAST_IO = 1
     LAST_CHECKPOINT = 2
     NOW = 3
-    WORKERS = 4
+    LOADED = 4
+    WORKERS = 5
 
 
 class SlotState(NamedTuple):
@@ -109,6 +117,7 @@ class SlotState(NamedTuple):
     queue_length: NDArray[np.uint32]
     queue_class: NDArray[np.uint8]
     queue_ready: NDArray[np.float64]
+    queue_slot: NDArray[np.int32]
     queue_head: NDArray[np.int64]
     queue_held: NDArray[np.int64]
     queue_run: NDArray[np.int64]
@@ -149,6 +158,7 @@ def new_state(params: SlotParams) -> SlotState:
         queue_length=np.zeros(ring, np.uint32),
         queue_class=np.zeros(ring, np.uint8),
         queue_ready=np.zeros(ring, np.float64),
+        queue_slot=np.full(ring, NO_SLOT, np.int32),
         queue_head=np.zeros(workers, np.int64),
         queue_held=np.zeros(workers, np.int64),
         queue_run=np.zeros(workers, np.int64),

@@ -4,12 +4,14 @@ Rules (LMCache 0.5.6 ``raw_block``, read in its source and confirmed on captures
 reused first, last freed first, and the bump pointer moves only while none is free; once a second,
 if the used share has reached the watermark, a share of the keys is freed, least recent first, later
 chunks of a request before earlier ones; a put that finds no slot fails. Each store worker takes one
-request at a time, so two of them interleave slot by slot.
+request at a time, so two of them interleave slot by slot with the posix engine; with io_uring a
+worker takes the slots of a whole batch and hands all of it over, to begin in about that order.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.core.ops import PAGE_BYTES, Op
 from harness.stores.front import add_op
@@ -17,6 +19,7 @@ from harness.stores.index import (
     index_get,
     index_put,
     index_remove,
+    mix_pair,
     recency_add,
     recency_oldest,
     recency_remove,
@@ -24,11 +27,16 @@ from harness.stores.index import (
 )
 from harness.stores.jit import inlined_kernel, inner_kernel, kernel
 from harness.stores.ops import ALL_LAYERS, NO_SESSION, ObjectClass, OpArray
-from harness.stores.slot_memory import (
-    evict_memory,
-    memory_is_due,
+from harness.stores.slot_memory import evict_memory, memory_is_due
+from harness.stores.slot_state import (
+    NO_SLOT,
+    PENDING,
+    QUEUE_CHUNKS,
+    N,
+    SlotParams,
+    SlotState,
+    T,
 )
-from harness.stores.slot_state import PENDING, QUEUE_CHUNKS, N, SlotParams, SlotState, T
 
 _WRITE = int(Op.WRITE)
 _KV = int(ObjectClass.FULL_ATTENTION)
@@ -64,7 +72,7 @@ def free_slot(s: SlotState, slot: int) -> None:
 @inner_kernel
 def _evict(p: SlotParams, s: SlotState) -> None:
     """Free the share of the keys that the policy says, least recent first."""
-    victims = int(s.ints[_USED] * p.eviction_ratio)
+    victims = max(1, int(s.ints[_USED] * p.eviction_ratio))
     for _ in range(victims):
         slot = recency_oldest(s.nxt, s.prv)
         free_slot(s, slot)
@@ -97,7 +105,7 @@ def slots_left(p: SlotParams, s: SlotState) -> int:
 
 
 @inlined_kernel
-def _allocate(p: SlotParams, s: SlotState) -> int:
+def take_slot(p: SlotParams, s: SlotState) -> int:
     """A slot: the one freed last, else the next untouched one. One must be left."""
     if s.ints[_FREE] > 0:
         s.ints[_FREE] -= 1
@@ -106,41 +114,28 @@ def _allocate(p: SlotParams, s: SlotState) -> int:
     return s.ints[_BUMP] - 1
 
 
-@inlined_kernel
-def _pop(s: SlotState, worker: int) -> int:
-    """Take the chunk at the head of ``worker``'s queue; its place in the ring."""
-    at = s.queue_head[worker]
-    s.queue_head[worker] = (at + 1) % QUEUE_CHUNKS
-    s.queue_held[worker] -= 1
-    s.queue_run[worker] += 1
-    return at
-
-
 @inner_kernel
-def _drop(s: SlotState, worker: int) -> None:
-    """A put that failed: the chunk is forgotten."""
-    at = _pop(s, worker)
-    s.ints[_FAILED] += 1
-    index_remove(s.keys, s.values, s.queue_key[worker, at])
-
-
-@inlined_kernel
 def _put(p: SlotParams, s: SlotState, ops: OpArray, worker: int, place: int) -> None:
-    """Write the chunk at the head of ``worker``'s queue; ``place`` is its number in the batch."""
-    at = _pop(s, worker)
+    """Write the chunk at ``place`` of ``worker``'s queue; without a slot it is forgotten."""
+    at = (s.queue_head[worker] + place) % QUEUE_CHUNKS
+    slot = s.queue_slot[worker, at]
+    if slot == NO_SLOT:
+        s.ints[_FAILED] += 1
+        index_remove(s.keys, s.values, s.queue_key[worker, at])
+        return
     put_in_slot(
-        p, s, ops, worker * p.batch + place, s.queue_key[worker, at], s.queue_class[worker, at],
-        s.queue_length[worker, at], s.queue_session[worker, at], s.queue_turn[worker, at],
+        p, s, ops, worker * p.batch + place, slot, s.queue_key[worker, at],
+        s.queue_class[worker, at], s.queue_length[worker, at], s.queue_session[worker, at],
+        s.queue_turn[worker, at],
     )  # fmt: skip
 
 
 @inlined_kernel
 def put_in_slot(
-    p: SlotParams, s: SlotState, ops: OpArray, lane: int, key: np.uint64, cls: int, length: int,
-    session: int, turn: int,
+    p: SlotParams, s: SlotState, ops: OpArray, lane: int, slot: int, key: np.uint64, cls: int,
+    length: int, session: int, turn: int,
 ) -> None:  # fmt: skip
-    """Write header and payload into the slot whose turn it is. One must be left."""
-    slot = _allocate(p, s)
+    """Write header and payload into a slot that was taken."""
     start = p.data_start + slot * p.slot_bytes
     emit_slot_op(s, ops, _WRITE, start, p.header_bytes, _HEADER, lane, session, turn, key)
     emit_slot_op(s, ops, _WRITE, start + p.header_bytes, length, cls, lane, session, turn, key)
@@ -193,17 +188,39 @@ def _batch_size(p: SlotParams, s: SlotState, worker: int, ready: float) -> int:
 
 
 @kernel
+def race(size: int, width: float, seed: np.uint64) -> NDArray[np.int64]:
+    """The order in which ``size`` calls made at once begin, none by ``width`` places or more."""
+    arrival = np.empty(size)
+    for place in range(size):
+        noise = mix_pair(seed, np.uint64(place)) >> np.uint64(11)
+        arrival[place] = place + width * (noise / 9007199254740992.0)
+    return np.argsort(arrival)
+
+
+@inner_kernel
+def _put_batch(p: SlotParams, s: SlotState, ops: OpArray, worker: int, size: int) -> None:
+    """Write the ``size`` chunks at the head of ``worker``'s queue."""
+    head = s.queue_head[worker]
+    for place in range(size):
+        slot = take_slot(p, s) if slots_left(p, s) > 0 else NO_SLOT
+        s.queue_slot[worker, (head + place) % QUEUE_CHUNKS] = slot
+    if size == 1:
+        _put(p, s, ops, worker, 0)
+    else:
+        for place in race(size, p.write_race, s.queue_key[worker, head]):
+            _put(p, s, ops, worker, place)
+    s.queue_head[worker] = (head + size) % QUEUE_CHUNKS
+    s.queue_held[worker] -= size
+    s.queue_run[worker] += size
+
+
+@kernel
 def step(p: SlotParams, s: SlotState, ops: OpArray, worker: int, when: float) -> None:
-    """Let ``worker`` store its next chunk, or its next batch of one request, all or none."""
+    """Let ``worker`` store its next chunk, or its next batch of one request."""
     _tick(p, s, when)
     ready = s.queue_ready[worker, s.queue_head[worker]]
     size = _batch_size(p, s, worker, ready)
-    if slots_left(p, s) < size:
-        for _ in range(size):
-            _drop(s, worker)
-    else:
-        for place in range(size):
-            _put(p, s, ops, worker, place)
+    _put_batch(p, s, ops, worker, size)
     if s.queue_held[worker] == 0 or s.queue_ready[worker, s.queue_head[worker]] != ready:
         _rank_request(s, worker)
     end = when + size * p.chunk_write_s

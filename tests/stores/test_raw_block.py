@@ -102,13 +102,25 @@ def test_without_eviction_puts_fail_once_full() -> None:
     assert report["writes"]["by_class"]["full-attention"]["ops"] == 3
 
 
-def test_a_uring_batch_that_does_not_fit_is_rolled_back_whole() -> None:
+def test_of_a_uring_batch_that_does_not_fit_the_chunks_without_a_slot_fail() -> None:
     store = store_of(4, "lmcache-raw-block-uring")
     store.serve(request(1.0, 0, 0, [1, 2]))
     store.serve(request(1.1, 1, 0, [11, 12, 13]))
-    store.close()
+    ops = store.close()
     report = store.report()
-    assert (report["failed_puts"], report["used_slots"]) == (3, 2)
+    assert (report["failed_puts"], report["used_slots"]) == (1, 4)
+    assert not (ops["key"] == 13).any()
+
+
+def test_uring_takes_the_slots_of_a_batch_in_order_and_begins_them_in_about_that_order() -> None:
+    store = store_of(200, "lmcache-raw-block-uring")
+    store.serve(request(1.0, 0, 0, list(range(1, 61))))
+    ops = store.close()
+    headers = ops[ops["object_class"] == ObjectClass.HEADER]
+    slots = (headers["offset"].astype(int) - META) // SLOT
+    assert slots.tolist() == (headers["key"].astype(int) - 1).tolist()
+    late = np.abs(slots - np.arange(60))
+    assert 0 < int(late.max()) <= 2
 
 
 def test_a_hybrid_hit_must_end_where_the_state_is() -> None:

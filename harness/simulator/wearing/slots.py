@@ -15,7 +15,7 @@ from harness.simulator.wearing.state import Cut, Lost, piece_bytes, piece_key, u
 from harness.stores.index import ABSENT, index_get, recency_oldest
 from harness.stores.ops import OpArray
 from harness.stores.slot_state import N, SlotParams, SlotState, T
-from harness.stores.slot_workers import advance, free_slot, put_in_slot, slots_left
+from harness.stores.slot_workers import advance, free_slot, put_in_slot, slots_left, take_slot
 
 _OPS, _LAST_IO = int(N.OPS), int(T.LAST_IO)
 _FREED = int(Lost.FREED)
@@ -32,8 +32,8 @@ def _write(
         lane = worker * p.batch + c.now[1] % p.batch
         c.now[1] += 1
         put_in_slot(
-            p, s, ops, lane, piece_key(c, cls, key, piece), cls, piece_bytes(c, cls, piece),
-            session, turn,
+            p, s, ops, lane, take_slot(p, s), piece_key(c, cls, key, piece), cls,
+            piece_bytes(c, cls, piece), session, turn,
         )  # fmt: skip
     s.times[_LAST_IO] = max(s.times[_LAST_IO], time_s) + c.pieces[cls] * p.chunk_write_s
 

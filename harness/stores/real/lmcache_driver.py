@@ -45,7 +45,8 @@ DRAIN_TIMEOUT_S = 60.0
 
 @dataclass
 class Done:
-    """What the driver counted."""
+    """What the driver counted; ``load_s`` is how long requests with ``chunks_loaded`` from the
+    device held memory for them."""
 
     requests: int = 0
     chunks_wanted: int = 0
@@ -59,6 +60,8 @@ class Done:
     bytes_verified: int = 0
     wrong_payloads: int = 0
     prefetch_timeouts: int = 0
+    chunks_loaded: int = 0
+    load_s: float = 0.0
     behind_s: float = 0.0
 
 
@@ -125,6 +128,7 @@ class Driver:
     def _read(self, keys: list[int]) -> int:
         """Load the leading chunks that are held and check them; how many."""
         names = [self._keys[key] for key in keys]
+        began = time.monotonic()
         handle = self.manager.submit_prefetch_task(
             PrefetchTaskSpec([GroupedObjectKeys(names, 0, self._layout)])
         )
@@ -142,6 +146,9 @@ class Driver:
             for key, held in zip(keys, objects, strict=False):
                 self._check(key, held)
         self.manager.finish_read_prefetched(names[:hit])
+        if result.l2_hit_count:
+            self.done.chunks_loaded += result.l2_hit_count
+            self.done.load_s += time.monotonic() - began
         return hit
 
     def _words(self, held: Any) -> Any:

@@ -2,8 +2,8 @@
 
 Left in a folder: ``objects.parquet`` (the log of its calls, for ``trace annotate``),
 ``requests.jsonl`` (what it was asked, scaled, at the times at which it was), ``store.yaml`` (the
-model of the store as it was set up) and ``lmcache.log``. Model and real thing compare on the same
-requests and the same clock.
+model of the store as it was set up, with the speeds that the run had) and ``lmcache.log``. Model
+and real thing compare on the same requests and the same clock.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from harness.core.errors import UsageError
 from harness.core.files import whole_file
+from harness.core.ops import Op
 from harness.core.progress import Progress, quiet
 from harness.stores.emit import EmitResult, Pace
 from harness.stores.issuer import Issued
 from harness.stores.lmcache_raw_block import LmcacheRawBlock, RawBlockStore
 from harness.stores.models import ModelKv
 from harness.stores.object_log import write_log
+from harness.stores.ops import ObjectClass, OpArray
 from harness.stores.real.environment import RealStore
-from harness.stores.real.program import deepest, read_calls, result_of
+from harness.stores.real.program import covered_s, deepest, read_calls, result_of
 from harness.stores.real.workload import ScaledRequests, scale_factor, write_scaled
 from harness.stores.registry import load_store_spec
 from harness.stores.requests.form import RequestSource
@@ -111,7 +115,6 @@ def run_lmcache(run: RealRun, progress: Progress = quiet) -> EmitResult:
         done = _drive(run, job, scaled, progress)
     finally:
         plan.unlink(missing_ok=True)
-    write_spec(run.folder, spec)
     return result(run, spec, scaled, done)
 
 
@@ -198,10 +201,14 @@ def tell(progress: Progress, said: dict[str, Any], run: RealRun, scaled: ScaledR
 def result(
     run: RealRun, spec: LmcacheRawBlock, scaled: ScaledRequests, done: dict[str, Any]
 ) -> EmitResult:
-    """What ``emit`` would say, from the counts ``done`` and the calls in ``calls.npz``."""
+    """What ``emit`` would say, from the counts ``done`` and the calls in ``calls.npz``.
+
+    Leaves the log of objects and ``store.yaml``.
+    """
     calls = run.folder / "calls.npz"
     ops, issue, finish = read_calls(calls)
     calls.unlink()
+    _write_spec(run.folder, spec.model_copy(update=speeds(spec, ops, issue, finish, done)))
     with whole_file(run.log) as temporary:
         write_log(temporary, ops, issue, finish)
     tally = Tally()
@@ -238,7 +245,37 @@ def result(
     )
 
 
-def write_spec(folder: Path, spec: LmcacheRawBlock) -> None:
+def speeds(
+    spec: LmcacheRawBlock,
+    ops: OpArray,
+    issue: NDArray[np.int64],
+    finish: NDArray[np.int64],
+    done: dict[str, Any],
+) -> dict[str, float]:
+    """``drain_mbps`` and ``load_mbps`` of the calls made and the counts ``done``, as far as known.
+
+    A chunk is stored in the time that a store worker's calls take for it, and loaded and used in
+    that which the driver counted, or else in that of the reads alone.
+    """
+    found: dict[str, float] = {}
+    payload = ops["object_class"] == ObjectClass.FULL_ATTENTION
+    stores = (ops["op"] == Op.WRITE) & (ops["object_class"] != ObjectClass.METADATA)
+    reads = ops["op"] == Op.READ
+    if stores.any():
+        workers = np.unique(ops["stream"][stores]).tolist()
+        busy = [stores & (ops["stream"] == worker) for worker in workers]
+        worked_s = sum(covered_s(issue[rows], finish[rows]) for rows in busy)
+        stored = int(ops["length"][stores & payload].sum())
+        found["drain_mbps"] = stored * spec.num_store_workers / worked_s / 1e6
+    if reads.any():
+        size = int(ops["length"][reads].max())
+        loaded = done["chunks_loaded"] * size if "load_s" in done else ops["length"][reads].sum()
+        load_s = done.get("load_s") or covered_s(issue[reads], finish[reads])
+        found["load_mbps"] = float(loaded) / load_s / 1e6
+    return {name: round(speed, 1) for name, speed in found.items()}
+
+
+def _write_spec(folder: Path, spec: LmcacheRawBlock) -> None:
     """Leave the model of the store as it was set up."""
     text = yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False)
     (folder / "store.yaml").write_text(text, encoding="utf-8")

@@ -96,3 +96,10 @@ def deepest(issue: NDArray[np.int64], finish: NDArray[np.int64]) -> int:
     """The most calls in flight at once; ``issue`` is sorted."""
     flying = np.arange(1, len(issue) + 1) - np.searchsorted(np.sort(finish), issue, "right")
     return int(flying.max(initial=0))
+
+
+def covered_s(issue: NDArray[np.int64], finish: NDArray[np.int64]) -> float:
+    """Seconds in which at least one call is in flight; ``issue`` is sorted."""
+    ends = np.maximum.accumulate(finish)
+    begins = np.maximum(issue[1:], ends[:-1])
+    return float(finish[:1].sum() - issue[:1].sum() + (ends[1:] - begins).clip(0).sum()) / 1e9

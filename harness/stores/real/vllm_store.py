@@ -19,7 +19,7 @@ from harness.core.errors import UsageError
 from harness.core.progress import Progress, quiet
 from harness.stores.emit import EmitResult
 from harness.stores.lmcache_raw_block import LmcacheRawBlock, RawBlockStore
-from harness.stores.real.lmcache_store import RealRun, arguments, result, tell, write_spec
+from harness.stores.real.lmcache_store import RealRun, arguments, result, tell
 from harness.stores.real.program import child, end, failure, result_of
 from harness.stores.real.workload import scale_factor, write_scaled
 from harness.stores.registry import load_store_spec
@@ -115,7 +115,6 @@ def run_vllm(run: RealRun, progress: Progress = quiet) -> EmitResult:
         for path in (plan, job_path, counts, model / "config.json"):
             path.unlink(missing_ok=True)
         model.rmdir()
-    write_spec(run.folder, spec)
     return result(run, spec, scaled, done)
 
 
