@@ -257,7 +257,14 @@ def figures(
     ],
     profile: Annotated[
         str | None,
-        typer.Option("--profile", "-p", help="Drive whose rated writes turn bytes into days."),
+        typer.Option(
+            "--profile", "-p", help="Drive, whose rated writes turn bytes into days and dollars."
+        ),
+    ] = None,
+    gpu_usd_per_hour: GpuPriceOption = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(help="Trace of the sweep, to count how often its states are asked for."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the pictures.", show_default="RUN/figures")
@@ -266,7 +273,11 @@ def figures(
 ) -> None:
     """Draw a sweep as the published simulator's figures: pictures, and a page with them all.
 
+    Figures 3 and 5 to 12 need the records alone, or what the grid varies; lives, 2 and 13 a drive,
+    14 its price and the GPU's, 6 the trace.
+
     Example: harness simulate figures results/20261130T120000Z-simulate-sweep-frontier
+    --profile 1tb-0.3dwpd --gpu-usd-per-hour 2 --trace claude-code.tar.zst
     """
     from harness.core.profiles import load_profile
     from harness.report.simulate_figures import figures as drawable
@@ -274,8 +285,10 @@ def figures(
     from harness.simulator.sweep.records import FOLDER, read_records
 
     rows = read_records(run / FOLDER).to_pylist()
-    tbw = load_profile(profile).tbw_bytes if profile else None
-    drawn = drawable(rows, tbw)
+    drawn = drawable(
+        rows, load_profile(profile) if profile else None, gpu_usd_per_hour,
+        uses_of_states(trace, rows) if trace else None,
+    )  # fmt: skip
     if not drawn:
         raise UsageError(f"the records of {run} allow no figure: they hold one point")
     folder = out or run / "figures"
@@ -291,6 +304,24 @@ def figures(
     for one in drawn:
         output.console().print(f"{one.name}.svg: {one.title}", markup=False)
     output.console().print(f"page: {page}", soft_wrap=True, markup=False)
+
+
+def uses_of_states(trace: str, rows: list[dict[str, Any]]) -> dict[str, dict[str, list[int]]]:
+    """How often each state of a trace of the sweep is asked for, by id and kind of checkpoint."""
+    from harness.simulator.bounds import state_uses
+    from harness.simulator.corpus import load_corpus
+    from harness.simulator.point import trace_id
+
+    lanes, seed = rows[0]["lanes"], rows[0]["seed"]
+    corpus = load_corpus(trace, lanes=lanes, seed=seed)
+    known, found = {row["trace"] for row in rows}, trace_id(corpus.name, corpus.content_hash)
+    if found not in known:
+        raise UsageError(
+            f"{trace} is not what the sweep played, {', '.join(sorted(known))}",
+            fix="give the whole trace of the grid; a sweep with a limit is of a part of it",
+        )
+    kinds = sorted({row["checkpoint"] for row in rows})
+    return {found: {kind: state_uses(corpus, kind).tolist() for kind in kinds}}
 
 
 def reproduce(

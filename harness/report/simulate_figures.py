@@ -8,93 +8,79 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from harness.core.units import format_size
+from harness.core.profiles import DeviceProfile
+from harness.report import simulate_costs, simulate_premises
 from harness.report.model import Figure
 from harness.report.plots import MARKERS, SERIES
 from harness.report.simulate_plots import TB, plain_log_ticks, style
+from harness.report.simulate_rows import (
+    DAY_S,
+    PUBLISHED_RATES,
+    Row,
+    Rows,
+    a_row_each,
+    best_of,
+    by_label,
+    figure_of,
+    groups,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Row = dict[str, Any]
-Rows = Sequence[Row]
-
-DAY_S = 86400.0
 _CACHE = ("trace", "lanes", "seed", "checkpoint", "on_ssd_hit", "replays")
 _TIERS = ("dram_bytes", "ssd_bytes")
 
 
-def figures(rows: Iterable[Row], tbw_bytes: float | None = None) -> list[Figure]:
+def figures(
+    rows: Iterable[Row],
+    profile: DeviceProfile | None = None,
+    gpu_usd_per_hour: float | None = None,
+    state_uses: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
+) -> list[Figure]:
     """All figures that the records allow; a point that could not be played is left out.
 
-    ``tbw_bytes``: rated writes of the drive, for lifetimes in place of bytes written.
+    Parameters
+    ----------
+    profile
+        The drive, for lifetimes in place of bytes written, and for what needs its rating or price.
+    gpu_usd_per_hour
+        Price of a GPU at the published prefill rate; with the drive's it gives the cost.
+    state_uses
+        How often each state is asked for, by the trace's id and the kind of checkpoint.
     """
+    tbw_bytes = profile.tbw_bytes if profile else None
     played = [row for row in rows if row.get("error") is None]
     found: list[Figure] = []
-    for group in _groups(played, (*_CACHE, "model", *_TIERS)):
+    for group in groups(played, (*_CACHE, "model", *_TIERS)):
         found += [
-            *_frontier(group, tbw_bytes),
+            *_against_wear(group, tbw_bytes),
             *_hits_by_tier(group),
             *_written_by_class(group),
             *_useful(group),
             *_candidates(group),
+            *simulate_costs.costs(group, profile, gpu_usd_per_hour),
+            *simulate_premises.hard_drives(group, profile),
         ]
-    for group in _groups(played, (*_CACHE, "model", "policy", "parameters")):
+    for group in groups(played, (*_CACHE, "model", "policy", "parameters")):
         found += _tier_ratio(group)
-    for group in _groups(played, (*_CACHE, *_TIERS)):
+    for group in groups(played, (*_CACHE, *_TIERS)):
         found += _models(group)
+    for group in groups(played, ("trace", "block_tokens")):
+        found += simulate_premises.dram_shares(group)
+        found += simulate_premises.reuse_of_states(
+            group, (state_uses or {}).get(group[0]["trace"], {})
+        )
     return [replace(one, name=f"{number:02}-{one.name}") for number, one in enumerate(found, 1)]
 
 
-def _groups(rows: Rows, keys: Sequence[str]) -> list[list[Row]]:
-    def key(row: Row) -> tuple[str, ...]:
-        return tuple(str(row.get(name)) for name in keys)
-
-    return [list(group) for _, group in groupby(sorted(rows, key=key), key=key)]
-
-
-def _by_label(rows: Rows) -> dict[str, list[Row]]:
-    """Rows by policy, and by structure where a policy was played under both."""
-    structures: dict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        structures[row["label"]].add(row["structure"])
-    found: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        label = row["label"]
-        found[f"{label}, {row['structure']}" if len(structures[label]) > 1 else label].append(row)
-    return dict(sorted(found.items()))
-
-
-def _setting(row: Row) -> str:
-    lanes = f"{row['lanes']} lanes" if row["lanes"] else "as recorded"
-    return (
-        f"{row['trace'].split('@')[0]}, {lanes}, {row['model']}, DRAM"
-        f" {format_size(row['dram_bytes'])}, SSD {format_size(row['ssd_bytes'])},"
-        f" checkpoints {row['checkpoint']}"
-    )
-
-
-def _figure(
-    name: str, title: str, unit: str, rows: Rows, draw: Callable[[Axes], None], note: str
-) -> Figure:
-    digits = "Shapes may be compared with the paper, digits may not: its trace is another."
-    return Figure(name, title, unit, _setting(rows[0]), draw, note=f"{note} {digits}")
-
-
-def _a_row_each(axes: Axes, rows: Rows) -> None:
-    """A policy a row, the first on top."""
-    axes.set_yticks(range(len(rows)), [row["label"] for row in rows])
-    axes.invert_yaxis()
-
-
-def _frontier(rows: Rows, tbw_bytes: float | None) -> list[Figure]:
-    """Figures 3 and 7: every point of every policy."""
-    if len(_by_label(rows)) < 2:
+def _against_wear(rows: Rows, tbw_bytes: float | None) -> list[Figure]:
+    """Figures 3, 7 and 13: every point of every policy, its misses and its loads."""
+    if len(by_label(rows)) < 2:
         return []
     days = tbw_bytes is not None and all(row["seconds"] for row in rows)
 
@@ -104,28 +90,42 @@ def _frontier(rows: Rows, tbw_bytes: float | None) -> list[Figure]:
         written = row["written_bytes"] / row["seconds"] * DAY_S
         return tbw_bytes / written if written else None
 
-    def draw(axes: Axes) -> None:
-        for number, (label, own) in enumerate(_by_label(rows).items()):
-            points = sorted((x, row["miss"]) for row in own if (x := worn(row)) is not None)
-            axes.plot([x for x, _ in points], [y for _, y in points], label=label, **style(number))
-        if days:
-            axes.set_xscale("log")
-            plain_log_ticks(axes)
-        axes.set_xlabel("life at WAF 1 (days)" if days else "written to the SSD (TB)")
-        axes.set_ylabel("miss ratio")
-        axes.legend(ncols=2)
+    def drawn(value: str, label_y: str) -> Callable[[Axes], None]:
+        def draw(axes: Axes) -> None:
+            for number, (label, own) in enumerate(by_label(rows).items()):
+                points = sorted((x, row[value]) for row in own if (x := worn(row)) is not None)
+                axes.plot([x for x, _ in points], [y for _, y in points], label=label,
+                          **style(number))  # fmt: skip
+            if days:
+                axes.set_xscale("log")
+                plain_log_ticks(axes)
+            axes.set_xlabel("life at WAF 1 (days)" if days else "written to the SSD (TB)")
+            axes.set_ylabel(label_y)
+            axes.legend(ncols=2)
 
-    return [
-        _figure(
+        return draw
+
+    knob = "Each line is one policy over all values of its knob."
+    found = [
+        figure_of(
             "frontier", "Misses against wear (Figures 3 and 7)", "miss ratio, days or TB", rows,
-            draw, "Each line is one policy over all values of its knob.",
+            drawn("miss", "miss ratio"), knob,
         )
     ]  # fmt: skip
+    if all(row["load_mean_s"] is not None for row in rows):
+        found.append(
+            figure_of(
+                "load", "Load latency against wear (Figure 13)", "seconds, days or TB", rows,
+                drawn("load_mean_s", "mean load of a request (s)"),
+                f"{knob} Each request alone on the machine: {PUBLISHED_RATES}",
+            )
+        )  # fmt: skip
+    return found
 
 
 def _hits_by_tier(rows: Rows) -> list[Figure]:
     """Figure 10: where hits come from, for each policy's point of fewest misses."""
-    best = _best(rows)
+    best = best_of(rows)
 
     def draw(axes: Axes) -> None:
         for side, kind in enumerate(("full", "state")):
@@ -134,20 +134,20 @@ def _hits_by_tier(rows: Rows) -> list[Figure]:
                 share = 100 * ssd / (dram + ssd) if dram + ssd else 0.0
                 axes.barh(at + 0.4 * side - 0.2, share, 0.36, color=SERIES[side],
                           label=("chunks", "states")[side] if at == 0 else None)  # fmt: skip
-        _a_row_each(axes, best)
+        a_row_each(axes, best)
         axes.set_xlim(0, 100)
         axes.set_xlabel("share of the hits that come from the SSD (%)")
         axes.legend()
 
     return [
-        _figure("tiers", "Which tier serves hits (Figure 10)", "percent", rows, draw,
+        figure_of("tiers", "Which tier serves hits (Figure 10)", "percent", rows, draw,
                 "Each policy at its value of fewest misses.")
     ]  # fmt: skip
 
 
 def _written_by_class(rows: Rows) -> list[Figure]:
     """Figure 12: bytes by class, first writes and again."""
-    best = _best(rows)
+    best = best_of(rows)
 
     def draw(axes: Axes) -> None:
         for at, row in enumerate(best):
@@ -161,19 +161,19 @@ def _written_by_class(rows: Rows) -> list[Figure]:
                     axes.barh(at, count * size, 0.6, left=left, color=SERIES[side], alpha=shade,
                               label=name if at == 0 else None)  # fmt: skip
                     left += count * size
-        _a_row_each(axes, best)
+        a_row_each(axes, best)
         axes.set_xlabel("written to the SSD (TB)")
         axes.legend()
 
     return [
-        _figure("written", "What is written, by kind (Figure 12)", "TB", rows, draw,
+        figure_of("written", "What is written, by kind (Figure 12)", "TB", rows, draw,
                 "Each policy at its value of fewest misses.")
     ]  # fmt: skip
 
 
 def _useful(rows: Rows) -> list[Figure]:
     """Figure 11's totals: shares of the writes that were hit, or asked for never again."""
-    best = [row for row in _best(rows) if row["full_written"] or row["state_written"]]
+    best = [row for row in best_of(rows) if row["full_written"] or row["state_written"]]
     if not best:
         return []
 
@@ -188,13 +188,13 @@ def _useful(rows: Rows) -> list[Figure]:
             name = f"{'chunks' if kind == 'full' else 'states'}, {what.replace('_', ' ')}"
             axes.plot(shares, range(len(best)), linestyle="none", label=name,
                       marker=MARKERS[number], color=SERIES[number])  # fmt: skip
-        _a_row_each(axes, best)
+        a_row_each(axes, best)
         axes.set_xlim(0, 100)
         axes.set_xlabel("share of what was written (%)")
         axes.legend()
 
     return [
-        _figure("useful", "What writes were good for (Figure 11)", "percent", rows, draw,
+        figure_of("useful", "What writes were good for (Figure 11)", "percent", rows, draw,
                 "Useful: hit on the SSD before it left; never again: in no later request.")
     ]  # fmt: skip
 
@@ -212,13 +212,13 @@ def _candidates(rows: Rows) -> list[Figure]:
         axes.set_xlabel("candidates")
         axes.set_ylabel("miss ratio")
 
-    return [_figure("candidates", "More candidates (section 5.8)", "miss ratio", rows, draw, "")]
+    return [figure_of("candidates", "More candidates (section 5.8)", "miss ratio", rows, draw, "")]
 
 
 def _tier_ratio(rows: Rows) -> list[Figure]:
     """Figure 8: the same capacity in all, more or less of it DRAM."""
     found = []
-    for group in _groups([{**r, "total": r["dram_bytes"] + r["ssd_bytes"]} for r in rows],
+    for group in groups([{**r, "total": r["dram_bytes"] + r["ssd_bytes"]} for r in rows],
                          ("total",)):  # fmt: skip
         if len({row["dram_bytes"] for row in group}) < 3:
             continue
@@ -230,18 +230,18 @@ def _tier_ratio(rows: Rows) -> list[Figure]:
             axes.set_ylabel("miss ratio")
 
         title = f"{group[0]['label']}: DRAM against SSD (Figure 8)"
-        found.append(_figure("ratio", title, "miss ratio, percent", group, draw, ""))
+        found.append(figure_of("ratio", title, "miss ratio, percent", group, draw, ""))
     return found
 
 
 def _models(rows: Rows) -> list[Figure]:
     """Figure 9: the gain over LRU by the size of a state against a chunk."""
-    by_model = _groups(rows, ("model",))
+    by_model = groups(rows, ("model",))
     if len(by_model) < 2:
         return []
     series: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for group in by_model:
-        best = {row["label"]: row["written_bytes"] for row in _best(group)}
+        best = {row["label"]: row["written_bytes"] for row in best_of(group)}
         base = best.get("lru")
         ratio = group[0]["state_bytes"] / group[0]["chunk_bytes"]
         for label, written in best.items():
@@ -257,14 +257,6 @@ def _models(rows: Rows) -> list[Figure]:
         axes.legend(ncols=2)
 
     return [
-        _figure("models", "Gain in writes by model (Figure 9)", "ratio", rows, draw,
+        figure_of("models", "Gain in writes by model (Figure 9)", "ratio", rows, draw,
                 "The ratio of state to chunk falls with the block: 64 tokens are a quarter of 16.")
     ]  # fmt: skip
-
-
-def _best(rows: Rows) -> list[Row]:
-    """Each policy's point of fewest misses, fewest writes among equals."""
-    return [
-        min(own, key=lambda row: (row["miss"], row["written_bytes"]))
-        for own in _by_label(rows).values()
-    ]

@@ -118,7 +118,6 @@ def evaluate(corpus: Corpus, point: Point, machine: Machine, progress: Progress 
         log=True,
         progress=lambda done, total: progress(done, total, run_label(point)),
     )
-    assert run.requests is not None
     work = work_of(run.requests, run.sizes)
     wear = _wear(corpus, run, machine, progress)
     loads: list[Loaded] = []

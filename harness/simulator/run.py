@@ -51,7 +51,7 @@ class Run:
     snapshots : int64[about 100, COUNTERS, 2]
         Counters so far, each 1 % of the requests; ``snapshot_requests`` says after how many.
     requests
-        One row a request; None unless wanted.
+        One row a request, all passes.
     ssd
         All that the SSD did; None unless wanted.
     """
@@ -63,7 +63,7 @@ class Run:
     passes: tuple[Outcome, ...]
     snapshots: NDArray[np.int64]
     snapshot_requests: NDArray[np.int64]
-    requests: RequestLog | None
+    requests: RequestLog
     ssd: SsdLog | None
 
 
@@ -81,7 +81,7 @@ def simulate(
     Parameters
     ----------
     log
-        Keep the request log and the SSD log.
+        Keep the SSD log.
     compiled
         Without, everything is interpreted: a thousand times slower, and nothing to compile.
     engine
@@ -124,9 +124,7 @@ def simulate(
             break
         rows = wanted
     run = _summed(played, point, sizes, policy, state, snapshots)
-    if not log:
-        return run
-    return replace(run, requests=request_log(played, state), ssd=ssd_log(played, state))
+    return replace(run, ssd=ssd_log(played, state)) if log else run
 
 
 def by_segments(point: Point, policy: Policy, log: bool) -> bool:
@@ -205,7 +203,7 @@ def _summed(
         passes=tuple(part(a, b) for a, b in pairwise(edges)),
         snapshots=np.array([snapshots[at] for at in kept]),
         snapshot_requests=np.array(kept, np.int64),
-        requests=None,
+        requests=request_log(corpus, state),
         ssd=None,
     )
 
@@ -242,7 +240,7 @@ def outcome(
     )
 
 
-def request_log(corpus: Corpus, state: State) -> RequestLog:
+def request_log(corpus: Corpus, state: State | SegmentState) -> RequestLog:
     """The rows of a state as ``REQUEST_DTYPE``."""
     log = np.empty(corpus.requests, REQUEST_DTYPE)
     for name in ("time_s", "session", "turn", "input_tokens", "output_tokens"):

@@ -16,6 +16,9 @@ import pyarrow.parquet as pq
 
 import harness.simulator
 from harness.core.errors import UsageError
+from harness.simulator.loading.alone import load_s
+from harness.simulator.loading.rates import seed_rates
+from harness.simulator.loading.work import work_of
 from harness.simulator.outcome import Outcome
 from harness.simulator.point import Point
 from harness.simulator.run import Run
@@ -38,6 +41,7 @@ SCHEMA = pa.schema(
         ("chunk_bytes", _INT), ("state_bytes", _INT), ("requests", _INT), ("references", _INT),
         ("hits", _INT), ("stranded", _INT), ("miss", _FLOAT), ("miss_token", _FLOAT),
         ("miss_request", _FLOAT), ("miss_zero", _FLOAT), ("seconds", _FLOAT),
+        ("missed_tokens", _INT), ("load_mean_s", _FLOAT),
         *((f"full_{name}", _INT) for name in _BY_CLASS),
         *((f"state_{name}", _INT) for name in _BY_CLASS),
         ("written_bytes", _INT), ("first_pass_written_bytes", _INT),
@@ -45,7 +49,8 @@ SCHEMA = pa.schema(
     ]
 )  # fmt: skip
 """One row a point; counts are of objects, ``written_bytes`` of both classes. ``error``: why a
-point could not be played; its figures are then null."""
+point could not be played; its figures are then null. ``load_mean_s``: load latency of a request
+that has the machine to itself, at the published rates."""
 
 
 @functools.cache
@@ -54,7 +59,7 @@ def code_version() -> str:
     digest = hashlib.sha256()
     folder = Path(harness.simulator.__file__).parent
     for path in sorted(folder.rglob("*.py")):
-        if path.parent.name not in ("loading", "wearing", "sweep"):
+        if path.parent.name not in ("wearing", "sweep"):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
@@ -81,8 +86,16 @@ def record_of(run: Run) -> dict[str, Any]:
         "written_bytes": _written(outcome),
         "first_pass_written_bytes": _written(run.passes[0]),
         "last_pass_written_bytes": _written(run.passes[-1]),
+        "missed_tokens": outcome.input_tokens - outcome.hits * outcome.block_tokens,
+        "load_mean_s": _load_mean_s(run),
         "error": None,
     }  # fmt: skip
+
+
+def _load_mean_s(run: Run) -> float:
+    """Over the requests after the warm-up."""
+    work = work_of(run.requests[len(run.requests) - run.outcome.requests :], run.sizes)
+    return float(load_s(work, seed_rates(len(work))).mean())
 
 
 def failed_record(point: Point, error: str) -> dict[str, Any]:
