@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from harness.core.profiles import DeviceProfile
 from harness.endurance.lifetimes import hdd_days
 from harness.report.model import Figure
-from harness.report.plots import GREY, SERIES
+from harness.report.plots import GREY, SERIES, log_axis
 from harness.report.simulate_plots import style
 from harness.report.simulate_rows import DAY_S, Row, Rows, figure_of, groups
 
@@ -76,15 +76,19 @@ def dram_shares(rows: Rows) -> list[Figure]:
             shares = [100 * row["state_bytes"] / (token * tokens) for tokens in _TOKENS]
             axes.plot([tokens / 1024 for tokens in _TOKENS], shares, label=row["model"],
                       **style(number))  # fmt: skip
-        axes.set_xscale("log", base=2)
+        axes.set_xscale("log")
         axes.set_yscale("log")
+        log_axis(axes.yaxis, lambda share: f"{share:g}")
+        axes.set_xticks([1, 4, 16, 64, 256, 1024], ["1", "4", "16", "64", "256", "1024"])
+        axes.minorticks_off()
         axes.set_xlabel("length of a session (Ki tokens)")
         axes.set_ylabel("DRAM over SSD (%)")
         axes.legend()
 
     note = "By formula: one state a session in DRAM, all of its full attention on the SSD."
     title = "DRAM that states need (Figure 5)"
-    return [figure_of("dram-share", title, "percent", models, draw, note)]
+    of = f"sizes of {', '.join(row['model'] for row in models)}"
+    return [figure_of("dram-share", title, "percent", models, draw, note, of)]
 
 
 def reuse_of_states(rows: Rows, state_uses: Mapping[str, Sequence[int]]) -> list[Figure]:
@@ -107,6 +111,7 @@ def reuse_of_states(rows: Rows, state_uses: Mapping[str, Sequence[int]]) -> list
         if len(state_uses) > 1:
             axes.legend(title="checkpoints")
 
-    note = f"Of the whole trace, in an endless cache; checkpoints {', '.join(state_uses)}."
+    note = f"In an endless cache; checkpoints {', '.join(state_uses)}."
     title = "States are asked for once or never (Figure 6)"
-    return [figure_of("state-uses", title, "percent", rows, draw, note)]
+    of = rows[0]["trace"].split("@")[0]
+    return [figure_of("state-uses", title, "percent", rows, draw, note, of)]

@@ -59,11 +59,12 @@ def _setting(row: Row) -> str:
 
 
 def figure_of(
-    name: str, title: str, unit: str, rows: Rows, draw: Callable[[Axes], None], note: str
-) -> Figure:
+    name: str, title: str, unit: str, rows: Rows, draw: Callable[[Axes], None], note: str,
+    of: str | None = None,
+) -> Figure:  # fmt: skip
     """A figure of a group of rows, whose caption says of which, and what may be compared."""
     digits = "Shapes may be compared with the paper, digits may not: its trace is another."
-    return Figure(name, title, unit, _setting(rows[0]), draw, note=f"{note} {digits}")
+    return Figure(name, title, unit, of or _setting(rows[0]), draw, note=f"{note} {digits}")
 
 
 def a_row_each(axes: Axes, rows: Rows) -> None:
