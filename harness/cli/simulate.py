@@ -39,11 +39,12 @@ group = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add the group to ``app``; the commands about many runs are in ``simulate_many``."""
-    from harness.cli import simulate_many
+    from harness.cli import simulate_loads, simulate_many
 
     group.command("run")(run)
     group.command("policies")(policies)
     simulate_many.register(group)
+    simulate_loads.register(group)
     app.add_typer(group, name="simulate")
 
 

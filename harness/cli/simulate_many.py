@@ -273,8 +273,8 @@ def figures(
 ) -> None:
     """Draw a sweep as the published simulator's figures: pictures, and a page with them all.
 
-    Figures 3 and 5 to 12 need the records alone, or what the grid varies; lives, 2 and 13 a drive,
-    14 its price and the GPU's, 6 the trace.
+    Figures 3, 5 and 7 to 13 need the records alone, or what the grid varies; 2, and lives in place
+    of bytes, a drive; 14 its price and the GPU's; 6 the trace.
 
     Example: harness simulate figures results/20261130T120000Z-simulate-sweep-frontier
     --profile 1tb-0.3dwpd --gpu-usd-per-hour 2 --trace claude-code.tar.zst

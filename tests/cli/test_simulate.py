@@ -79,9 +79,26 @@ def test_sweep_then_figures(tmp_path: Path) -> None:
     assert Path(drawn["page"]).read_text().count("<figure") == len(names)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_loads_are_compared_as_they_rise(tmp_path: Path) -> None:
+    done = harness("loads", "chat", *TIERS, "--constants", "seed", "--load", "5", "--load", "0.5",
+                   "--staging", "1GB", "--results", str(tmp_path), "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert json.loads((Path(found["run"]) / "loads.json").read_text()) == found
+    flat = found["servers"][0]
+    assert [round(at["requests_per_s"], 6) for at in flat["loads"]] == [0.5, 5]
+    assert all(at["delivered"] == at["ceiling"] for at in flat["loads"])
+    assert "1GB" in found["staged"]
+    page = (Path(found["run"]) / "figures" / "figures.html").read_text()
+    assert page.count("<figure") == 3
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("loads", "chat", "--limit", "5"), "--constants seed"),
         (("chat", "--limit", "5"), "--constants seed"),
         (("chat", "--limit", "5", "--constants", "seed", "--policy", "gandlaf"), "gandalf"),
         (("chat", "--limit", "5", "--constants", "seed", "--model", "kimi-k4"), "kimi-k3"),
