@@ -8,14 +8,16 @@ import platform
 import sys
 from typing import Any
 
+import bpfsys
 import filters
+import frames
 import layout
 import tracefs
 from btf import Btf, BtfError
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _RAW_TRACEPOINT, _TRACEPOINT = 17, 5  # BPF_PROG_TYPE_...
+_PROGRAMS_A_CPU = 8  # that may be at work at once on one CPU, each interrupting the one before
 
 # Attached in this order: completions first, so that no issue is seen without its completion.
 _ALWAYS = (
@@ -26,7 +28,7 @@ _ALWAYS = (
 _PIDS = (("sched_process_fork", "on_fork"), ("sched_process_exit", "on_exit"))
 _BIO_ENDS = (("block_bio_complete", "on_bio_complete"),)
 _BIOS = (("block_bio_queue", "on_bio_queue"),)
-_NVME = (("nvme_setup_cmd", "on_nvme_setup"),)
+_NVME = ("nvme_setup_cmd", "on_nvme_setup")  # perhaps of a module, so without types
 _REQUESTS = (
     ("block_rq_requeue", "on_requeue"),
     ("block_rq_merge", "on_request_merge"),
@@ -65,18 +67,18 @@ def attach(arguments: argparse.Namespace, devices: list[dict]) -> dict:
     for fd in (*(fd for _, fd in parts["links"]), *parts["programs"].values()):
         os.set_inheritable(fd, True)
     bpf = parts.pop("bpf")
+    maps = {name: bpf[name.encode()].map_fd for name in ("ring", "positions", "counters")}
+    for fd in maps.values():
+        os.set_inheritable(fd, True)
     state = {
         **parts,
-        "ring_fd": bpf[b"ring"].map_fd,
-        "ring_bytes": _ring_pages(arguments) * _PAGE_BYTES,
-        "counters_fd": bpf[b"counters"].map_fd,
+        "maps": maps,
+        "ring_records": _ring_records(arguments),
         "devices": devices,
         "compress": arguments.compress,
         "by_issuer": bool(arguments.pid or arguments.cgroup),
         "notes": notes + parts["notes"],
     }
-    os.set_inheritable(state["ring_fd"], True)
-    os.set_inheritable(state["counters_fd"], True)
     return state
 
 
@@ -87,20 +89,21 @@ def _attach_raw(btf: Btf, arguments: argparse.Namespace, devices: list[dict]) ->
     macros.append(f"#define CLASS_MASK {layout.class_mask(arguments.ops)}")
     if arguments.cgroup:
         macros += filters.cgroup_macros(arguments.cgroup)
-    bpf = _compile("probe.bpf.c", macros, arguments, devices)
+    bpf = _compile(("kernel.h", "issuer.h", "probe.bpf.c"), macros, arguments, devices)
     links: list[tuple[str, int]] = []
     programs: dict[str, int] = {}
     notes = []
-    for tracepoint, function in _wanted(on):
-        program = _load(bpf, function, _RAW_TRACEPOINT)
-        fd = _bcc().lib.bpf_attach_raw_tracepoint(program.fd, tracepoint.encode())
+    if "WANT_NVME" in on:
+        tracepoint, function = _NVME
+        programs[function] = _load(bpf, function, _RAW_TRACEPOINT).fd
+        fd = _bcc().lib.bpf_attach_raw_tracepoint(programs[function], tracepoint.encode())
         if fd >= 0:
             links.append((function, fd))
-            programs[function] = program.fd
-        elif tracepoint == "nvme_setup_cmd":
-            notes.append("no tracepoint nvme_setup_cmd: passthrough commands have no address")
         else:
-            raise AttachError(f"the kernel has no raw tracepoint {tracepoint}")
+            notes.append(f"no tracepoint {tracepoint}: passthrough commands have no address")
+    for tracepoint, function in _wanted(on):
+        programs[function] = _load_typed(bpf, function, btf.tracepoint_id(tracepoint))
+        links.append((function, bpfsys.attach_typed(programs[function])))
     if arguments.pid:
         table = bpf[b"pids"]
         for _ in range(2):  # forks are followed by now, but only those of processes in the table
@@ -120,8 +123,6 @@ def _wanted(on: set[str]) -> list[tuple[str, str]]:
         programs += _BIO_ENDS
     if on & {"WANT_BIOS", "FILTER_ISSUER"}:
         programs += _BIOS
-    if "WANT_NVME" in on:
-        programs += _NVME
     if "WANT_REQUESTS" in on:
         programs += _REQUESTS
     return programs
@@ -136,7 +137,7 @@ def _attach_fallback(arguments: argparse.Namespace, devices: list[dict]) -> dict
     try:
         with tracefs.mounted() as folder:
             macros = _fallback_macros(folder)
-            bpf = _compile("fallback.bpf.c", macros, arguments, devices)
+            bpf = _compile(("fallback.bpf.c",), macros, arguments, devices)
             links: list[tuple[str, int]] = []
             programs: dict[str, int] = {}
             for tracepoint, function in _FALLBACK:
@@ -166,18 +167,19 @@ def _fallback_macros(folder: str) -> list[str]:
 
 
 def _compile(
-    name: str, macros: list[str], arguments: argparse.Namespace, devices: list[dict]
+    parts: tuple[str, ...], macros: list[str], arguments: argparse.Namespace, devices: list[dict]
 ) -> Any:
     lines = [*macros, *filters.device_macros(devices)]
-    lines.append(f"#define RING_PAGES {_ring_pages(arguments)}")
-    for part in ("record.h", name):
+    lines.append(f"#define RING_RECORDS {_ring_records(arguments)}ULL")
+    lines.append(f"#define RING_MARGIN {_ring_margin()}")
+    for part in ("record.h", "ring.h", *parts):
         with open(os.path.join(HERE, part)) as file:
             lines.append(file.read())
     try:
         return _bcc().BPF(text="\n".join(lines).encode())
     except Exception as error:
         if os.geteuid() != 0:
-            raise AttachError("loading a probe needs root", "run it with sudo") from error
+            raise _refused(error) from error
         raise AttachError(f"the probe does not compile: {error}") from error
 
 
@@ -185,15 +187,31 @@ def _load(bpf: Any, function: str, kind: int) -> Any:
     try:
         return bpf.load_func(function.encode(), kind)
     except Exception as error:
-        if os.geteuid() != 0:
-            raise AttachError("loading a probe needs root", "run it with sudo") from error
-        raise AttachError(f"the kernel refuses the probe: {error}") from error
+        raise _refused(error) from error
 
 
-def _ring_pages(arguments: argparse.Namespace) -> int:
-    """The largest power of two that is not more than what was asked for."""
-    pages = max(1, int(arguments.ring_mib * (1 << 20)) // _PAGE_BYTES)
-    return 1 << (pages.bit_length() - 1)
+def _load_typed(bpf: Any, function: str, btf_id: int) -> int:
+    try:
+        return bpfsys.load_typed(function, bpf.dump_func(function.encode()), btf_id)
+    except OSError as error:
+        raise _refused(error) from error
+
+
+def _refused(error: Exception) -> AttachError:
+    if os.geteuid() != 0:
+        return AttachError("loading a probe needs root", "run it with sudo")
+    return AttachError(f"the kernel refuses the probe: {error}")
+
+
+def _ring_records(arguments: argparse.Namespace) -> int:
+    """A power of two: not more than was asked for, but room for records beside the margin."""
+    wanted = int(arguments.ring_mib * (1 << 20)) // frames.RECORD_BYTES
+    return 1 << (max(wanted, 2 * _ring_margin()).bit_length() - 1)
+
+
+def _ring_margin() -> int:
+    """Places that stay free, so that programs on all CPUs may reserve one at the same moment."""
+    return bpfsys.possible_cpus() * _PROGRAMS_A_CPU
 
 
 def _bcc() -> Any:

@@ -135,12 +135,16 @@ class Btf:
             values[self._text(text)] = value
         return values
 
+    def tracepoint_id(self, tracepoint: str) -> int:
+        """Type id by which programs attach to a raw tracepoint; BtfError if there is none."""
+        return self._find(f"btf_trace_{tracepoint}", (_TYPEDEF,))
+
     def tracepoint_args(self, tracepoint: str) -> list[str]:
         """Types of a raw tracepoint's arguments: "struct request *" as "request*", else the name.
 
         Source of truth: ``typedef void (*btf_trace_NAME)(void *, args...)`` in the BTF.
         """
-        number = self._resolve(self._find(f"btf_trace_{tracepoint}", (_TYPEDEF,)))
+        number = self._resolve(self.tracepoint_id(tracepoint))
         if (self._heads[number][1] >> 24) & 31 == _PTR:
             number = self._resolve(self._heads[number][2])
         _, info, _, tail = self._heads[number]

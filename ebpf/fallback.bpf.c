@@ -5,7 +5,6 @@
  * tracepoints' own format files (layout.py).
  */
 
-#define SUBMIT_QUIETLY 1
 #define ARGUMENT(type, context, offset) (*(type *)((char *)(context) + (offset)))
 
 static __always_inline int traced_device(u32 dev) {
@@ -29,7 +28,8 @@ int on_issue(void *ctx) {
     int device = traced_device(dev);
     if (device < 0 || !wanted_address(device, sector, bytes))
         return 0;
-    struct record *record = ring.ringbuf_reserve(sizeof(struct record));
+    u64 lap;
+    struct record *record = reserve(&lap);
     if (!record) {
         count(LOST_ISSUE, 1);
         return 0;
@@ -42,7 +42,7 @@ int on_issue(void *ctx) {
     record->cmd_flags = 0;
     record->pid = bpf_get_current_pid_tgid() >> 32;
     bpf_get_current_comm(record->comm, sizeof(record->comm));
-    ring.ringbuf_submit(record, SUBMIT_QUIETLY);
+    commit(record, lap);
     return 0;
 }
 
@@ -53,7 +53,8 @@ int on_complete(void *ctx) {
     int device = traced_device(dev);
     if (device < 0 || !wanted_address(device, sector, bytes))
         return 0;
-    struct record *record = ring.ringbuf_reserve(sizeof(struct record));
+    u64 lap;
+    struct record *record = reserve(&lap);
     if (!record) {
         count(LOST_COMPLETE, 1);
         return 0;
@@ -65,6 +66,6 @@ int on_complete(void *ctx) {
     record->dev = dev;
     record->cmd_flags = 0;
     record->pid = ARGUMENT(u32, ctx, COMPLETE_ERROR);
-    ring.ringbuf_submit(record, SUBMIT_QUIETLY);
+    commit(record, lap);
     return 0;
 }

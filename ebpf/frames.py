@@ -16,7 +16,7 @@ HEAD = struct.Struct("<4sIQ")
 RECORD_BYTES = 64
 
 HELLO = 1  # JSON: what is traced, how to decode it, the devices' counters at the start
-DATA = 2  # ring slots of RECORD_BYTES, each the ring's 8-byte header and a struct record
+DATA = 2  # struct record of RECORD_BYTES each, in the order of the ring
 STOP = 3  # JSON: the devices' counters at the end; DATA sent earlier is older than them
 END = 4  # JSON: the probe's own counters
 ERROR = 5  # JSON: message, fix, exit code

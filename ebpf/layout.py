@@ -16,6 +16,7 @@ def kernel_macros(btf: Btf) -> dict[str, int]:
     macros = _request_macros(btf)
     macros.update(
         GENDISK_MAJOR=btf.offset("gendisk", "major"),
+        GENDISK_FIRST_MINOR=btf.offset("gendisk", "first_minor"),
         GENDISK_NAME=btf.offset("gendisk", "disk_name"),
         BIO_BDEV=btf.offset("bio", "bi_bdev"),
         BIO_OPF=btf.offset("bio", "bi_opf"),
@@ -28,8 +29,6 @@ def kernel_macros(btf: Btf) -> dict[str, int]:
         SIGNAL_LIVE=btf.offset("signal_struct", "live"),
         TASK_COMM=btf.offset("task_struct", "comm"),
     )
-    if btf.offset("gendisk", "first_minor") != macros["GENDISK_MAJOR"] + 4:
-        raise BtfError("struct gendisk: first_minor does not follow major")
     operations = operation_numbers(btf)
     macros.update({f"OP_{name}": operations[name] for name in _OPERATIONS})
     macros.update(_argument_macros(btf))
@@ -38,23 +37,14 @@ def kernel_macros(btf: Btf) -> dict[str, int]:
 
 def _request_macros(btf: Btf) -> dict[str, int]:
     fields = {
-        "REQUEST_CMD_FLAGS": (btf.offset("request", "cmd_flags"), 4),
-        "REQUEST_DATA_LEN": (btf.offset("request", "__data_len"), 4),
-        "REQUEST_SECTOR": (btf.offset("request", "__sector"), 8),
-        "REQUEST_BIO": (btf.offset("request", "bio"), 8),
-    }
-    fields["REQUEST_Q"] = (btf.offset("request", "q"), 8)
-    macros = {}
+        "CMD_FLAGS": "cmd_flags", "DATA_LEN": "__data_len", "SECTOR": "__sector", "BIO": "bio",
+        "Q": "q",
+    }  # fmt: skip
+    macros = {f"REQUEST_{name}": btf.offset("request", field) for name, field in fields.items()}
     if btf.has("request", "rq_disk"):  # before Linux 5.17
-        fields["REQUEST_DISK"] = (btf.offset("request", "rq_disk"), 8)
+        macros["REQUEST_DISK"] = btf.offset("request", "rq_disk")
     else:
         macros["QUEUE_DISK"] = btf.offset("request_queue", "disk")
-    base = min(at for at, _ in fields.values()) & ~7
-    end = max(at + size for at, size in fields.values())
-    if end - base > 256:  # the BPF stack holds 512 bytes in all
-        raise BtfError("struct request: the fields lie too far apart")
-    macros.update({name: at - base for name, (at, _) in fields.items()})
-    macros.update(REQUEST_BASE=base, REQUEST_WORDS=(end - base + 7) // 8)
     return macros
 
 

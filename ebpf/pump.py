@@ -1,9 +1,8 @@
 """Forward the probe's ring buffer in bulk until told to stop. Standard library only.
 
 Started by loader.py through exec, so that the compiler's memory is gone while this runs. The ring
-is mapped: the consumer position read-write, the producer position and the data (mapped twice in a
-row by the kernel, so that no record wraps) read-only. A record is ready when the busy bit of its
-header is clear; x86-64 keeps loads in order, which the loader has checked.
+(ring.h) is mapped: its positions read-write, its records read-only. A record is ready when it has
+the lap of its place; x86-64 keeps loads in order, which the loader has checked.
 """
 
 from __future__ import annotations
@@ -47,37 +46,44 @@ _MISSED = {
 
 
 class Ring:
-    """A BPF ring buffer of fixed 64-byte slots, mapped into this process."""
+    """The ring of 64-byte records, mapped into this process."""
 
-    def __init__(self, fd: int, size: int) -> None:
-        page = mmap.PAGESIZE
-        self._mask = size - 1
-        consumer = mmap.mmap(fd, page, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
-        producer = mmap.mmap(fd, page + 2 * size, mmap.MAP_SHARED, mmap.PROT_READ, offset=page)
-        self._consumer = memoryview(consumer).cast("Q")
-        self._producer = memoryview(producer)[:8].cast("Q")
-        self._data = memoryview(producer)[page:]
-        self.position = self._consumer[0]
+    def __init__(self, fd: int, positions_fd: int, records: int) -> None:
+        self._size = records * frames.RECORD_BYTES
+        data = mmap.mmap(fd, self._size, mmap.MAP_SHARED, mmap.PROT_READ)
+        self._data = memoryview(data)
+        writable = mmap.PROT_READ | mmap.PROT_WRITE
+        positions = mmap.mmap(positions_fd, mmap.PAGESIZE, mmap.MAP_SHARED, writable)
+        self._positions = memoryview(positions).cast("Q")  # reserved, consumed
 
     def ready(self) -> memoryview:
         """The finished records at the front, at most a chunk, as a view into the ring."""
-        start = self.position & self._mask
-        waiting = min(self._producer[0] - self.position, _CHUNK_BYTES)
-        slots = self._data[start : start + waiting]
-        # Byte 3 of each slot is the top of its header's length word: busy and discarded bits.
-        states = slots[3 :: frames.RECORD_BYTES].tobytes()
-        finished = len(states) - len(states.lstrip(b"\0"))
+        lap, start = divmod(self.forwarded * frames.RECORD_BYTES, self._size)
+        waiting = (self.recorded - self.forwarded) * frames.RECORD_BYTES
+        slots = self._data[start : start + min(waiting, _CHUNK_BYTES)]
+        # A lap's lowest byte tells it from the lap before.
+        laps = slots[:: frames.RECORD_BYTES].tobytes()
+        finished = len(laps) - len(laps.lstrip(bytes([(lap + 1) & 0xFF])))
         return slots[: finished * frames.RECORD_BYTES]
 
     def release(self, size: int) -> None:
         """Give the first ``size`` bytes back to the probe."""
-        self.position += size
-        self._consumer[0] = self.position
+        self._positions[1] += size // frames.RECORD_BYTES
+
+    @property
+    def at_start(self) -> bool:
+        """Whether a lap begins here: what is ready may go on there."""
+        return self.forwarded * frames.RECORD_BYTES % self._size == 0
 
     @property
     def recorded(self) -> int:
         """Records that the probe has put in so far."""
-        return int(self._producer[0]) // frames.RECORD_BYTES
+        return self._positions[0]
+
+    @property
+    def forwarded(self) -> int:
+        """Records that were given back."""
+        return self._positions[1]
 
 
 class Pump:
@@ -85,10 +91,11 @@ class Pump:
 
     def __init__(self, state: dict) -> None:
         self._state = state
-        self._ring = Ring(state["ring_fd"], state["ring_bytes"])
+        maps, records = state["maps"], state["ring_records"]
+        self._ring = Ring(maps["ring"], maps["positions"], records)
+        self._counters_fd = maps["counters"]
         self._sender = frames.Sender(sys.stdout.fileno(), compress=state["compress"])
         self._stopping = False
-        records = state["ring_bytes"] // frames.RECORD_BYTES
         self._idle_s = min(_IDLE_S, records / _FASTEST_PER_S)
         with contextlib.suppress(OSError):  # not a pipe
             fcntl.fcntl(sys.stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
@@ -131,7 +138,7 @@ class Pump:
             return False
         self._sender.data(slots)
         self._ring.release(len(slots))
-        return len(slots) == _CHUNK_BYTES
+        return len(slots) == _CHUNK_BYTES or self._ring.at_start
 
     def _wait(self) -> None:
         if select.select([sys.stdin], [], [], self._idle_s)[0]:
@@ -155,9 +162,8 @@ class Pump:
 
     def _device_counters(self, index: int) -> dict[str, int]:
         first = len(_PROBE_COUNTERS) + index * len(_DEVICE_COUNTERS)
-        fd = self._state["counters_fd"]
         return {
-            name: sum(bpfsys.percpu_values(fd, first + slot))
+            name: sum(bpfsys.percpu_values(self._counters_fd, first + slot))
             for slot, name in enumerate(_DEVICE_COUNTERS)
         }
 
@@ -188,14 +194,14 @@ class Pump:
         }
 
     def _end(self) -> dict:
-        fd = self._state["counters_fd"]
         per_cpu = {
-            name: bpfsys.percpu_values(fd, slot) for slot, name in enumerate(_PROBE_COUNTERS)
+            name: bpfsys.percpu_values(self._counters_fd, slot)
+            for slot, name in enumerate(_PROBE_COUNTERS)
         }
         usage = os.times()
         return {
             "recorded": self._ring.recorded,
-            "forwarded": self._ring.position // frames.RECORD_BYTES,
+            "forwarded": self._ring.forwarded,
             "ring_full_per_cpu": per_cpu,
             "missed": self._missed(),
             "inflight": [sum(sysblock.snapshot(d)["inflight"]) for d in self._state["devices"]],

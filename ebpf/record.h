@@ -1,5 +1,5 @@
-/* What goes through the ring buffer: 56 bytes here, 64 with the ring's own header, so that a
- * record never straddles the end of the ring and user space may view it as a strided array. */
+/* What goes through the ring: 64 bytes a record, so that none straddles the end of the ring and
+ * user space may view it as a strided array. */
 
 enum record_kind {
     ISSUE = 1,
@@ -12,6 +12,7 @@ enum record_kind {
 };
 
 struct record {
+    u64 lap;         /* of the ring, from 1: written last, so the record is whole (ring.h) */
     u64 ts_ns;       /* CLOCK_MONOTONIC */
     u64 key;         /* address of the request or bio, opaque; without BTF the rwbs letters */
     u64 kind_sector; /* record_kind in the top byte, 512-byte sector below */
@@ -43,7 +44,6 @@ enum device_counter {
 /* Classes of operation as /sys/block/DEV/stat tells them apart. */
 enum op_class { CLASS_READ, CLASS_WRITE, CLASS_DISCARD, CLASS_FLUSH, CLASS_ZEROES, CLASS_OTHER };
 
-BPF_RINGBUF_OUTPUT(ring, RING_PAGES);
 BPF_PERCPU_ARRAY(counters, u64, PROBE_COUNTERS + N_DEVICES * DEVICE_COUNTERS);
 
 static __always_inline void count(u32 slot, u64 amount) {

@@ -27,7 +27,7 @@ class TraceOptions:
     btf
         Without it the probe does as on a kernel that has no type information.
     ring_mib
-        Size of the ring buffer; what does not fit while the reader is slow is lost and counted.
+        Size of the probe's ring; what does not fit while the reader is slow is lost and counted.
     segment_s
         A finished segment of the trace is written at least this often: what a kill -9 of the
         recorder can cost.

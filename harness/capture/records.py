@@ -33,7 +33,7 @@ SLOT_DTYPE = np.dtype(
         ("comm", "<u8", 2),
     ]
 )
-"""One ring slot of 64 bytes: the ring's header, then ``struct record``."""
+"""``struct record``, 64 bytes; its lap has done its service: ``header`` is free for notes."""
 
 SECTOR_MASK = np.uint64((1 << 56) - 1)
 KIND_SHIFT = np.uint64(56)

@@ -162,8 +162,8 @@ def test_looking_changes_no_mount_and_leaves_no_loop_device() -> None:
 
 
 @pytest.mark.root
-def test_the_ring_buffer_and_io_uring_are_really_tried() -> None:
-    assert _run("bpf").detail == "a BPF ring buffer could be made"
+def test_the_mapped_array_and_io_uring_are_really_tried() -> None:
+    assert _run("bpf").detail == "a BPF array that can be mapped could be made"
     assert _run("io_uring").detail.startswith("a ring of 8 entries")
 
 

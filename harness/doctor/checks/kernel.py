@@ -9,7 +9,7 @@ from harness.doctor.model import Check, Outcome
 from harness.doctor.shell import read_text, version_of
 
 _ARCHITECTURES = ("x86_64",)
-_OLDEST_KERNEL = (5, 10)
+_OLDEST_KERNEL = (5, 12)
 _CAP_SYS_ADMIN, _CAP_PERFMON, _CAP_BPF = 21, 38, 39
 
 
@@ -68,8 +68,8 @@ def _huge_pages() -> Outcome:
 CHECKS = (
     Check(
         "kernel",
-        why="io_uring, BPF ring buffers and block tracepoints",
-        fix="use Linux 5.10 or newer",
+        why="io_uring, atomic BPF instructions and block tracepoints",
+        fix="use Linux 5.12 or newer",
         needed_by=("run", "capture", "replay"),
         probe=_kernel,
         required=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import mmap
 import os
 import platform
 import re
@@ -18,19 +17,19 @@ _BTF = Path("/sys/kernel/btf/vmlinux")
 _TRACEPOINTS = ("block_rq_issue", "block_rq_complete")
 _SYSTEM_PYTHON = "/usr/bin/python3"
 _NR_BPF = {"x86_64": 321, "aarch64": 280}
-_MAP_CREATE, _MAP_TYPE_RINGBUF = 0, 27
+_MAP_CREATE, _MAP_TYPE_ARRAY, _MMAPABLE = 0, 2, 1024
 
 
 def _bpf() -> Outcome:
     number = _NR_BPF.get(platform.machine())
     if number is None:
         return Outcome(False, f"no system call number known for {platform.machine()}")
-    attributes = (ctypes.c_uint32 * 16)(_MAP_TYPE_RINGBUF, 0, 0, mmap.PAGESIZE)
+    attributes = (ctypes.c_uint32 * 16)(_MAP_TYPE_ARRAY, 4, 8, 1, _MMAPABLE)
     libc = ctypes.CDLL(None, use_errno=True)
     fd = libc.syscall(number, _MAP_CREATE, ctypes.byref(attributes), ctypes.sizeof(attributes))
     if fd >= 0:
         os.close(fd)
-        return Outcome(True, "a BPF ring buffer could be made")
+        return Outcome(True, "a BPF array that can be mapped could be made")
     code = ctypes.get_errno()
     fix = "run the same command with sudo" if code == errno.EPERM else None
     return Outcome(False, f"bpf(2): {os.strerror(code)}", fix=fix)
@@ -120,7 +119,7 @@ _USED_BY = ("run", "capture")
 CHECKS = (
     Check(
         "bpf",
-        why="the probe hands its events over in a BPF ring buffer",
+        why="the probe hands its events over in a mapped BPF array",
         fix="use a kernel with CONFIG_BPF_SYSCALL that is not locked down",
         needed_by=_USED_BY,
         probe=_bpf,
