@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
@@ -12,6 +11,7 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 from harness.core.assets import find_yaml
 from harness.core.config import Size, Strict, load_yaml
 from harness.core.errors import UsageError
+from harness.core.grids import combinations
 from harness.core.units import format_size
 
 Access = Literal["whole", "layers", "window"]
@@ -226,25 +226,18 @@ def groups(grid: Grid) -> Iterator[Group]:
     """The grid's groups: all stores of one model, context, turns, sessions and age together."""
     for part in grid.layouts:
         reads = tuple(
-            Read(
-                access=access, queue_depth=depth, transport=transport, background_writes=busy,
-                read_bytes=part.read_bytes, gap_bytes=part.gap_bytes,
-            )
-            for access, depth, transport, busy in itertools.product(
-                part.access, part.queue_depth, part.transport, part.background_writes
-            )
+            Read(**how, read_bytes=part.read_bytes, gap_bytes=part.gap_bytes)
+            for how in combinations({
+                "access": part.access, "queue_depth": part.queue_depth,
+                "transport": part.transport, "background_writes": part.background_writes,
+            })
         )  # fmt: skip
-        for model, context, turns, sessions, age, chunk in itertools.product(
-            part.models, part.context_tokens, part.turns, part.sessions, part.age,
-            part.chunk_tokens or (None,),
-        ):  # fmt: skip
-            placements = tuple(
-                Placement(
-                    store=store, model=model, context_tokens=context, turns=turns,
-                    sessions=sessions, age=age, chunk_tokens=chunk,
-                )
-                for store in part.stores
-            )  # fmt: skip
+        for what in combinations({
+            "model": part.models, "context_tokens": part.context_tokens, "turns": part.turns,
+            "sessions": part.sessions, "age": part.age,
+            "chunk_tokens": part.chunk_tokens or (None,),
+        }):  # fmt: skip
+            placements = tuple(Placement(store=store, **what) for store in part.stores)
             yield Group(placements=placements, reads=reads)
 
 

@@ -17,6 +17,7 @@ import numba
 from numba import njit
 from numba.core import config
 
+from harness.core.caches import cache_home
 from harness.core.ownership import keep_caches_apart
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -63,9 +64,7 @@ def _cache_folder(sources: tuple[str, ...]) -> Path | None:
         path = _PACKAGE / source
         for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
             digest.update(file.read_bytes())
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    name = f"{Path(sources[0]).stem}-{digest.hexdigest()[:16]}"
-    folder = Path(base) / "kvflash-harness" / name
+    folder = cache_home() / f"{Path(sources[0]).stem}-{digest.hexdigest()[:16]}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

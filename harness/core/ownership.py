@@ -7,6 +7,8 @@ import pwd
 from contextlib import suppress
 from pathlib import Path
 
+from harness.core.caches import cache_home
+
 
 def keep_caches_apart() -> None:
     """As root in somebody else's home (``sudo`` may keep HOME), use root's own cache folder.
@@ -15,8 +17,7 @@ def keep_caches_apart() -> None:
     """
     if os.geteuid() != 0:
         return
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    if owner(Path(base))[0] != 0:
+    if owner(cache_home().parent)[0] != 0:
         os.environ["XDG_CACHE_HOME"] = os.path.join(pwd.getpwuid(0).pw_dir, ".cache")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import multiprocessing
 import os
@@ -18,6 +17,7 @@ from pydantic import Field, field_validator
 from harness.core.assets import find_yaml
 from harness.core.config import Size, Strict, load_yaml
 from harness.core.errors import HarnessError, MachineError, UsageError
+from harness.core.grids import combinations
 from harness.core.memory import available_bytes
 from harness.core.profiles import DeviceProfile, PolicyName, load_profile
 from harness.core.progress import Progress
@@ -52,9 +52,7 @@ class Axes(Strict):
 
     def points(self) -> Iterator[dict[str, Any]]:
         """Every combination."""
-        given = {name: values for name, values in self if values is not None}
-        for values in itertools.product(*given.values()):
-            yield dict(zip(given, values, strict=True))
+        return combinations({name: values for name, values in self if values is not None})
 
 
 class Grid(Strict):

@@ -1,10 +1,9 @@
-"""Corpora kept on disk: parsing a trace takes half a minute, its arrays load in a blink."""
+"""Corpora kept on disk: arrays are read, where a trace has to be parsed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness.core.caches import cache_home
 from harness.core.errors import UsageError
 from harness.core.units import format_size
 from harness.simulator.corpus_build import build, in_lanes, with_hash
@@ -110,8 +110,7 @@ def _key(requests: str, options: list[object]) -> str:
 
 
 def _folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "kvflash-harness" / "corpora"
+    return cache_home() / "corpora"
 
 
 def cached(key: str, parse: Callable[[], Corpus], say: Callable[[str], None]) -> Corpus:

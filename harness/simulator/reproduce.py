@@ -6,7 +6,6 @@ the user's, as they are not published.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,7 @@ from pydantic import Field
 
 from harness.core.assets import find_yaml
 from harness.core.config import Size, Strict, load_yaml, validate
+from harness.core.grids import combinations
 from harness.core.progress import Progress, quiet
 from harness.endurance.result import DAY_S
 from harness.simulator.corpus import Corpus
@@ -45,8 +45,7 @@ class Target(Strict):
 
     def readings(self) -> Iterator[dict[str, Any]]:
         """Every combination of the choices."""
-        for values in itertools.product(*self.choices.values()):
-            yield dict(zip(self.choices, values, strict=True))
+        return combinations(self.choices)
 
 
 class Paper(Strict):

@@ -83,10 +83,11 @@ def simulate(
     log
         Keep the SSD log.
     compiled
-        Without, everything is interpreted: a thousand times slower, and nothing to compile.
+        Without, everything is interpreted, for small cases: nothing has to be compiled.
     engine
-        ``segment`` plays LRU under the leaf rule twenty times faster, with the same counts and no
-        SSD log; ``auto`` takes it where it can. UsageError where it was asked for and cannot.
+        ``segment`` plays LRU under the leaf rule by whole runs of nodes, with the same counts and
+        no SSD log (``benchmarks/simulator.py`` prints both times); ``auto`` takes it where it can.
+        UsageError where it was asked for and cannot.
     progress
         Told how many of how many requests were served.
 

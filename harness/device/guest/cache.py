@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness.core.caches import cache_home
 from harness.core.errors import MachineError
 
 
 def cache_dir() -> Path:
     """``$HARNESS_CACHE``, else ``$XDG_CACHE_HOME/kvflash-harness``; made if missing."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = Path(os.environ.get("HARNESS_CACHE") or Path(base) / "kvflash-harness").absolute()
+    folder = Path(os.environ.get("HARNESS_CACHE") or cache_home()).absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

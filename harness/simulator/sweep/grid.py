@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from harness.core.assets import find_yaml
 from harness.core.config import Size, Strict, load_yaml
 from harness.core.errors import UsageError
+from harness.core.grids import combinations
 from harness.simulator.corpus import Corpus, load_corpus
 from harness.simulator.point import OnSsdHit, Point, Structure, trace_id
 from harness.simulator.policies import find_policy
@@ -42,8 +43,7 @@ class PolicyAxis(Strict):
 
     def settings(self) -> Iterator[dict[str, Any]]:
         """Every combination."""
-        for values in itertools.product(*self.parameters.values()):
-            yield dict(zip(self.parameters, values, strict=True))
+        return combinations(self.parameters)
 
 
 class Grid(Strict):

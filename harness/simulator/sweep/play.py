@@ -109,7 +109,7 @@ def first_of_each_policy(jobs: Sequence[Job]) -> tuple[list[Job], list[Job]]:
     """One job of each policy, and all others.
 
     The first are played before the others begin, each by one worker: it compiles the policy for
-    all of them, which takes half a minute.
+    all of them.
     """
     seen: set[str] = set()
     first: list[Job] = []
