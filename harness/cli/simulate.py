@@ -345,6 +345,9 @@ def show(answer: Answer) -> None:
         table.add_row(f"hits in {tier.upper()}", f"{hits['full']} chunks, {hits['state']} states")
     table.add_row("load, mean", format_duration(answer.load_s["mean"]))
     table.add_row("load, p99", format_duration(answer.load_s["p99"]))
+    if answer.tuned:
+        value, requests = answer.tuned["value"], answer.tuned["requests"]
+        table.add_row("tuned", f"to {value:g} after {requests:.0f} requests")
     if answer.cost:
         table.add_row("cost of 1000 requests", f"{answer.cost['total']:.2f} USD")
     console.print(table)

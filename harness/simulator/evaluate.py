@@ -21,6 +21,7 @@ from harness.simulator.outcome import Outcome
 from harness.simulator.point import Point
 from harness.simulator.policies import find_policy
 from harness.simulator.run import Run, simulate
+from harness.simulator.tuning import tunings_of
 from harness.simulator.wearing.result import WearOfRun, WearRow, wear_row
 from harness.simulator.wearing.wear import How, wear_of
 from harness.stores.models import load_model
@@ -98,6 +99,7 @@ class Answer(Strict):
     load_s: dict[str, float]
     cost: dict[str, float] | None
     constants: dict[str, str]
+    tuned: dict[str, float] | None
     rows: tuple[WearRow, ...]
     loads: tuple[Loaded, ...]
     wear: tuple[WearOfRun, ...]
@@ -163,7 +165,8 @@ def evaluate(corpus: Corpus, point: Point, machine: Machine, progress: Progress 
         rows=tuple(rows),
         loads=tuple(loads),
         wear=tuple(wear),
-        absent=(*dict.fromkeys(absent), *_untagged(corpus, point), *_absent(machine)),
+        tuned=None if run.tuned is None else run.tuned._asdict(),
+        absent=(*dict.fromkeys(absent), *_unmet(corpus, run), *_absent(machine)),
     )
 
 
@@ -220,14 +223,18 @@ def _prices(machine: Machine) -> Prices | None:
     return Prices(machine.gpu_usd_per_hour, profile.price_usd / profile.tbw_bytes)
 
 
-def _untagged(corpus: Corpus, point: Point) -> list[str]:
-    policy = find_policy(point.policy, point.parameters)
-    if not policy.needs_tags or corpus.tag.any():
-        return []
-    return [
-        f"{corpus.name} does not say which requests are a subagent's: {policy.label} takes all"
-        " for others"
-    ]
+def _unmet(corpus: Corpus, run: Run) -> list[str]:
+    """What the policy would do, and the trace does not let it do."""
+    policy = find_policy(run.point.policy, run.point.parameters)
+    why = []
+    if policy.needs_tags and not corpus.tag.any():
+        why.append(
+            f"{corpus.name} does not say which requests are a subagent's: {policy.label} takes all"
+            " for others"
+        )
+    if tunings_of(policy) and run.tuned is None:
+        why.append(f"{policy.label} was not tuned: the trace ends before its window does")
+    return why
 
 
 def _absent(machine: Machine) -> list[str]:

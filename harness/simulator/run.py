@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.core.errors import UsageError
-from harness.simulator.bind import Play, bind, bind_segments
+from harness.simulator.bind import Serve, bind, bind_segments
 from harness.simulator.corpus import Corpus, repeated
 from harness.simulator.outcome import Outcome, Traffic
 from harness.simulator.point import Point, trace_id
@@ -31,6 +31,7 @@ from harness.simulator.state import (
     ROW_STRANDED,
     State,
 )
+from harness.simulator.tuning import Tuned, tuner_of
 
 Engine = Literal["auto", "block", "segment"]
 
@@ -54,6 +55,8 @@ class Run:
         One row a request, all passes.
     ssd
         All that the SSD did; None unless wanted.
+    tuned
+        What a policy that tunes itself was set to; None where none was.
     """
 
     point: Point
@@ -65,6 +68,7 @@ class Run:
     snapshot_requests: NDArray[np.int64]
     requests: RequestLog
     ssd: SsdLog | None
+    tuned: Tuned | None
 
 
 def simulate(
@@ -113,19 +117,20 @@ def simulate(
         )
     if can and engine != "block":
         segments = new_segments(played, ready, point, sizes)
-        snapshots = _play(segments, bind_segments(compiled), cuts, progress)
+        snapshots = _play(segments, bind_segments(compiled)(segments), cuts, progress)
         if not segments.reg[BYPASSED]:
             return _summed(played, point, sizes, policy, segments, snapshots)
     rows = _FIRST_LOG if log else 0
     while True:
         state = new_state(played, ready, point, sizes, policy, rows)
-        snapshots = _play(state, bind(policy.module, compiled), cuts, progress)
+        tuner = tuner_of(policy, state, bind(policy.module, compiled))
+        snapshots = _play(state, tuner, cuts, progress)
         wanted = int(state.reg[LOG_ROWS])
         if wanted <= rows or not log:
             break
         rows = wanted
     run = _summed(played, point, sizes, policy, state, snapshots)
-    return replace(run, ssd=ssd_log(played, state)) if log else run
+    return replace(run, tuned=tuner.tuned, ssd=ssd_log(played, state) if log else None)
 
 
 def by_segments(point: Point, policy: Policy, log: bool) -> bool:
@@ -172,10 +177,9 @@ def _warm(requests: int, point: Point) -> int:
 
 
 def _play(
-    state: State | SegmentState, engine: Play, cuts: NDArray[np.int64],
+    state: State | SegmentState, serve: Serve, cuts: NDArray[np.int64],
     progress: Callable[[int, int], None] | None,
 ) -> dict[int, NDArray[np.int64]]:  # fmt: skip
-    serve = engine(state)
     snapshots = {0: state.total.copy()}
     for first, last in pairwise(cuts.tolist()):
         serve(first, last)
@@ -206,6 +210,7 @@ def _summed(
         snapshot_requests=np.array(kept, np.int64),
         requests=request_log(corpus, state),
         ssd=None,
+        tuned=None,
     )
 
 

@@ -16,14 +16,14 @@ from harness.calibrate.files import write
 from harness.calibrate.reader import load
 from harness.core.errors import UsageError
 from harness.core.profiles import DeviceProfile
-from harness.simulator.corpus import load_corpus
+from harness.simulator.corpus import Corpus, load_corpus
 from harness.simulator.evaluate import Answer, Machine, evaluate, rates_for
 from harness.simulator.loading.options import LoadOptions
 from harness.simulator.point import Point, trace_id
 from harness.simulator.wearing.wear import How
 from harness.stores.requests.form import Tag
 from tests.calibrate.builders import run_folder, typical_bench, wear
-from tests.simulator.cases import corpus_of, point_of
+from tests.simulator.cases import corpus_of, run
 from tests.simulator.loading.cases import work
 
 DRIVE = DeviceProfile(
@@ -46,7 +46,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answer]:
     machine = Machine(
         constants="seed", profile=DRIVE, layouts=("lmcache-raw-block", "session-contiguous"),
         load=LoadOptions(scheduler="two-queues"), gpu_usd_per_hour=3.6,
-        how=How(fills=1, budget_s=30.0),
+        how=How(fills=1, budget_s=600.0),
     )  # fmt: skip
     yield evaluate(corpus, point, machine)
 
@@ -106,20 +106,20 @@ def test_profile_without_layout_is_said() -> None:
     assert why[0].startswith("no layout was given") and "no price of a GPU" in why[1]
 
 
-def test_a_trace_without_tags_is_said_to_a_policy_that_reads_them() -> None:
-    from harness.simulator.evaluate import _untagged
+def test_what_a_trace_does_not_let_a_policy_do_is_said() -> None:
+    from harness.simulator.evaluate import _unmet
 
     plain = corpus_of([[1], [2]])
     tagged = replace(plain, tag=np.full(2, Tag.MAIN, np.uint8))
-    for policy, corpus, times in (
-        ("lachesis", plain, 1),
-        ("lachesis", tagged, 0),
-        ("lru", plain, 0),
-    ):
-        said = _untagged(corpus, point_of(corpus, policy=policy))
-        assert [why.startswith("listed does not say which requests") for why in said] == [
-            True
-        ] * times
+
+    def said(corpus: Corpus, policy: str, **parameters: Any) -> list[str]:
+        return _unmet(corpus, run(corpus, policy=policy, parameters=parameters))
+
+    (why,) = said(plain, "lachesis")
+    assert why.startswith("listed does not say which requests are a subagent's: lachesis-like")
+    (why,) = said(plain, "marconi", tune=True)
+    assert why.startswith("marconi was not tuned")
+    assert not (said(tagged, "lachesis") + said(plain, "lru") + said(plain, "marconi"))
 
 
 def test_a_layout_that_was_not_measured_is_said(tmp_path: Path) -> None:

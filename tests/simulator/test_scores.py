@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 
 from harness.simulator.policies import find_policy
 from harness.stores.requests.form import Tag
-from tests.simulator.cases import BLOCK, corpus_of, run
+from tests.simulator.cases import BLOCK, corpus_of, point_of, run
+from tests.simulator.plain import Plain
 from tests.simulator.plain_policies import PLAIN
 from tests.simulator.plain_scores import PLAIN_SCORES
 from tests.simulator.test_engine_against_plain import check, random_options
@@ -147,3 +149,43 @@ def test_saecache_keeps_answers_that_return_sooner_than_prompts() -> None:
     prompt, answer, shared = (chance(Known, kind, 30.0) for kind in range(3))
     assert prompt == pytest.approx(0.9, abs=1e-3)
     assert answer < 1e-6 and shared == 1.0
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3, 5, 7, 23])
+def test_marconi_takes_the_alpha_that_would_have_saved_most(seed: int) -> None:
+    """The plain rules, copied where something was first given up, replay the window with each; in
+    these cases the best alphas are 1, 1.1, 0, 0.2, 0.7 and 1.4."""
+    rng = random.Random(seed)
+    corpus, options = with_replies(rng), random_options(rng, "marconi")
+    options |= {"dram_bytes": 14, "ssd_bytes": 9, "state_bytes": 2, "structure": "free"}
+    parameters = {"alpha": 0.7, "tune": True, "window": 2}
+    found = run(corpus, policy="marconi", parameters=parameters, **options)
+
+    plain = Plain(corpus, point_of(corpus, policy="marconi", **options), PLAIN_SCORES["marconi"]())
+    plain.policy.parameters["alpha"] = 0.7
+    served = 0
+    while served < corpus.requests and not has_evicted(plain):
+        plain.serve(served)
+        served += 1
+    end, before = 2 * served, copy.deepcopy(plain)
+    assert end <= corpus.requests
+
+    def saved(alpha: float) -> float:
+        replayed = copy.deepcopy(before)
+        replayed.policy.parameters["alpha"] = alpha
+        for r in range(served, end):
+            replayed.serve(r)
+        return sum(replayed.policy.flops(row["hit"]) for row in replayed.rows[served:end])
+
+    best = max((step / 10 for step in range(21)), key=saved)
+    assert found.tuned == (best, end)
+    for r in range(served, corpus.requests):
+        if r == end:
+            plain.policy.parameters["alpha"] = best
+        plain.serve(r)
+    assert found.requests["hit"].tolist() == [row["hit"] for row in plain.rows]
+    assert found.outcome.full.written == plain.count[0]["written"]
+
+
+def has_evicted(plain: Plain) -> bool:
+    return any(count[name] for count in plain.count for name in ("dropped", "evicted"))

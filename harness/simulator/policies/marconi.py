@@ -5,9 +5,10 @@ a queue that are not in use, once a request. Only the deepest chunk and the stat
 used are stamped. Efficiency of a state: FLOPs of the prefix up to it less those up to the last
 state before it, over its bytes and those of the prefix's chunks; of a chunk: its own FLOPs over its
 bytes. FLOPs of a layer at length L, width D, state N: attention 8 L D^2 + 4 L^2 D, MLP 16 L D^2,
-state 12 L D^2 + 16 L D N + 10 L D. Ours: two tiers, write-back, chunks one by one; alpha is given,
-not tuned while running; layers are parameters, for a policy does not know the model. Only facts
-were taken from the published code (CC BY-NC).
+state 12 L D^2 + 16 L D N + 10 L D. With ``tune`` alpha is set once while running (see
+``simulator.tuning``) to that of 0, 0.1, ... 2 that would have saved most FLOPs. Ours: two tiers,
+write-back, chunks one by one; alpha as given until then, or for good; layers are parameters, for a
+policy does not know the model. Only facts were taken from the published code (CC BY-NC).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from harness.simulator.hooks import (
@@ -33,19 +35,27 @@ from harness.simulator.hooks import (
 )
 from harness.simulator.hooks import choose as choose_by_tree
 from harness.simulator.state import NOW, QUEUES, SIZE_FULL, SIZE_STATE
+from harness.simulator.tuning import Tunings
 
 STRUCTURES = ("free", "leaf")
 REBUILD = True
 ANY_NODE = True
 
 _ALPHA, _LINEAR, _SQUARE = range(3)
+_ALPHAS = tuple(step / 10 for step in range(21))
 _EFF_LOW, _EFF_HIGH, _REC_LOW, _REC_HIGH = range(4)
 
 
 class Settings(Parameters):
-    """``alpha``; the layers that one token passes, their width, and what a state layer keeps."""
+    """``alpha``; the layers that one token passes, their width, and what a state layer keeps.
+
+    ``window``: requests, as a multiple of those until the first eviction, after which alpha is
+    tuned; the source has 5, and 15 for short chats.
+    """
 
     alpha: float = Field(1.0, ge=0)
+    tune: bool = False
+    window: int = Field(5, ge=2)
     attention_layers: int = Field(4, ge=0)
     mlp_layers: int = Field(28, ge=0)
     state_layers: int = Field(24, ge=0)
@@ -82,6 +92,22 @@ def create(world: World, settings: Settings) -> Own:
         np.zeros((QUEUES, 4)),
         np.full(QUEUES, -1, np.int64),
     )
+
+
+def tunings(settings: Settings) -> Tunings | None:
+    """Alphas, if it is to be tuned."""
+    return Tunings(_ALPHAS, settings.window) if settings.tune else None
+
+
+def tune(own: Own, alpha: float) -> None:
+    """Set it."""
+    own.weights[_ALPHA] = alpha
+
+
+def saved(own: Own, hits: NDArray[np.int64]) -> float:
+    """FLOPs of the prefixes that were used."""
+    blocks = hits.astype(np.float64)
+    return float((own.weights[_LINEAR] * blocks + own.weights[_SQUARE] * blocks * blocks).sum())
 
 
 def begin(s: Any, r: int) -> None:
