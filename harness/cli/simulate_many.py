@@ -266,6 +266,9 @@ def figures(
         str | None,
         typer.Option(help="Trace of the sweep, to count how often its states are asked for."),
     ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="With --trace: the grid's limit, if it has one.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the pictures.", show_default="RUN/figures")
     ] = None,
@@ -287,7 +290,7 @@ def figures(
     rows = read_records(run / FOLDER).to_pylist()
     drawn = drawable(
         rows, load_profile(profile) if profile else None, gpu_usd_per_hour,
-        uses_of_states(trace, rows) if trace else None,
+        uses_of_states(trace, limit, rows) if trace else None,
     )  # fmt: skip
     if not drawn:
         raise UsageError(f"the records of {run} allow no figure: they hold one point")
@@ -306,19 +309,21 @@ def figures(
     output.console().print(f"page: {page}", soft_wrap=True, markup=False)
 
 
-def uses_of_states(trace: str, rows: list[dict[str, Any]]) -> dict[str, dict[str, list[int]]]:
+def uses_of_states(
+    trace: str, limit: int | None, rows: list[dict[str, Any]]
+) -> dict[str, dict[str, list[int]]]:
     """How often each state of a trace of the sweep is asked for, by id and kind of checkpoint."""
     from harness.simulator.bounds import state_uses
     from harness.simulator.corpus import load_corpus
     from harness.simulator.point import trace_id
 
     lanes, seed = rows[0]["lanes"], rows[0]["seed"]
-    corpus = load_corpus(trace, lanes=lanes, seed=seed)
+    corpus = load_corpus(trace, lanes=lanes, seed=seed, limit=limit)
     known, found = {row["trace"] for row in rows}, trace_id(corpus.name, corpus.content_hash)
     if found not in known:
         raise UsageError(
             f"{trace} is not what the sweep played, {', '.join(sorted(known))}",
-            fix="give the whole trace of the grid; a sweep with a limit is of a part of it",
+            fix="give the trace of the grid, and its limit if it has one",
         )
     kinds = sorted({row["checkpoint"] for row in rows})
     return {found: {kind: state_uses(corpus, kind).tolist() for kind in kinds}}

@@ -77,6 +77,13 @@ def test_sweep_then_figures(tmp_path: Path) -> None:
     assert all((folder / name).read_text().startswith("<svg") for name in names)
     assert all("digits may not" in figure["note"] for figure in drawn["figures"])
     assert Path(drawn["page"]).read_text().count("<figure") == len(names)
+    assert not any("state-uses" in name for name in names)
+    uses = ("figures", found["run"], "--trace", "chat", "--out", str(tmp_path / "uses"), "--json")
+    done = harness(*uses, "--limit", "100")
+    assert done.returncode == 0, done.stderr
+    assert "state-uses" in json.loads(done.stdout)["figures"][-1]["file"]
+    done = harness(*uses, "--limit", "99")
+    assert done.returncode == 2 and "is not what the sweep played" in done.stderr
 
 
 @pytest.mark.slow
