@@ -234,7 +234,9 @@ def report(table: dict[str, Any], programs: dict[str, float]) -> None:
     print(
         f"\nharness capture: loader {ours['loader_us']:.3f} us an event, pairing "
         f"{ours['pairing_us']:.3f} us an event, Parquet {ours['parquet_us_a_row']:.3f} us a row; "
-        f"in the kernel {programs['probe']:.0f} ns an event, counting {programs['counting']:.0f}"
+        f"in the kernel {programs['probe']:.0f} ns an event, counting {programs['counting']:.0f}; "
+        f"{ours['deferred_mib']:.0f} MiB of records waited for CPU time, the trace was whole "
+        f"{ours['after_s']:.1f} s after the end"
     )
     goals = (
         ("no issue lost", ours["lost"] == 0 and ours["said"] == ["LOSSLESS"], ours["said"]),

@@ -120,6 +120,8 @@ def capture(loop: LoopDevice) -> Iterator[Watch]:
             parquet_us_a_row=1e6 * cpu_s["writing"] / result.requests,
             lost=result.lost,
             completions_lost=result.completions_lost,
+            deferred_mib=result.details["deferred"]["peak_bytes"] / (1 << 20),
+            after_s=result.details["deferred"]["seconds_after_end"],
         )
 
 

@@ -87,10 +87,14 @@ class Lane:
         self.pairing_cpu_s += time.process_time() - before
         if rows is not None:
             self._write(rows)
+        self.flush_if_due()
+        return rows
+
+    def flush_if_due(self) -> None:
+        """Finish the segment if the last one is ``segment_s`` old."""
         if time.monotonic() - self._last_flush_s > self._segment_s:
             self.writer.flush()
             self._last_flush_s = time.monotonic()
-        return rows
 
     def _amend(self) -> None:
         for row, latency_ns, status in self.pairer.amendments:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import importlib.abc
 import json
+import os
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,8 +27,11 @@ class _NoPandas(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, _NoPandas())
 
 from harness.capture import stream  # noqa: E402
+from harness.capture.backlog import Backlog  # noqa: E402
+from harness.capture.pressure import Pressure  # noqa: E402
 from harness.capture.recorder import Recorder  # noqa: E402
 from harness.core.errors import HarnessError, MachineError, MeasurementError  # noqa: E402
+from harness.trace.segments import parts_folder  # noqa: E402
 
 
 def main() -> int:
@@ -50,8 +55,9 @@ def main() -> int:
 
 def record(fd: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """The result of the recording that arrives on ``fd``."""
-    items = stream.batches(stream.FrameReader(fd))
-    kind, content = next((item for item in items if item[0] != stream.QUIET), (stream.QUIET, {}))
+    reader = stream.FrameReader(fd)
+    first = next((f for f in reader.frames() if f[0] != stream.QUIET), (stream.QUIET, b"{}"))
+    kind, content = first[0], json.loads(bytes(first[1]))
     if kind == stream.ERROR:
         raise _as_error(content)
     if kind != stream.HELLO:
@@ -64,9 +70,19 @@ def record(fd: int, arguments: argparse.Namespace) -> dict[str, Any]:
         segment_s=arguments.segment_s,
     ) as recorder:
         _say({"ready": content})
-        for kind, content in items:
+        source: stream.FrameSource = reader
+        if not stat.S_ISREG(os.fstat(fd).st_mode):  # a file does not fill up
+            folder = parts_folder(arguments.out)
+            source = Backlog(reader.frames(), folder, first, Pressure().high)
+        for kind, content in stream.batches(source):
             recorder.take(kind, content)
-        return recorder.finish()
+        result = recorder.finish()
+    if isinstance(source, Backlog):
+        result["deferred"] = {
+            "peak_bytes": source.peak_bytes,
+            "seconds_after_end": source.seconds_after_end,
+        }
+    return result
 
 
 def _as_error(content: dict[str, Any]) -> HarnessError:

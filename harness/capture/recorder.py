@@ -142,6 +142,9 @@ class Recorder:
                 self._add(content[first : first + MAX_BATCH])
         elif kind == stream.QUIET:
             self._add(None)
+        elif kind == stream.HELD:
+            for lane in self._lanes():
+                lane.flush_if_due()
         elif kind == stream.STOP:
             for device, snapshot in zip(self._devices, content["devices"], strict=True):
                 self._witnesses[device["dev"]].stop(snapshot)

@@ -9,7 +9,7 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ _MAX_FRAME_BYTES = 1 << 26
 
 QUIET = 0
 """Not a frame: nothing has come for a while."""
+HELD = -1
+"""Not a frame: what has come is held back."""
 HELLO, DATA, STOP, END, ERROR, DATA_DEFLATE = 1, 2, 3, 4, 5, 6
 
 # Records are handed on once this much has come, or this long after the first of them.
@@ -31,15 +33,26 @@ _BATCH_S = 0.5
 _QUIET_S = 1.0
 
 
-class FrameReader:
-    """Frames of a stream; use ``frames`` once.
+def head(kind: int, size: int) -> bytes:
+    """What comes before a payload of ``size`` bytes."""
+    return _HEAD.pack(_MAGIC, kind, size)
 
-    ``cut_off`` is True once the stream ended inside a frame.
-    """
+
+class FrameSource(Protocol):
+    """Where frames come from."""
+
+    def frames(self) -> Iterator[tuple[int, bytearray | bytes]]:
+        """(kind, payload) until the end; while none may be had, one without payload a second."""
+
+    def waits(self, seconds: float) -> bool:
+        """Whether none may be had for ``seconds``."""
+
+
+class FrameReader:
+    """Frames of a stream on a descriptor; each is read once."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self.cut_off = False
 
     def _exactly(self, size: int) -> bytearray | None:
         buffer = bytearray(size)
@@ -47,7 +60,6 @@ class FrameReader:
         while at < size:
             got = os.readv(self._fd, [view[at:]])
             if not got:
-                self.cut_off = self.cut_off or at > 0
                 return None
             at += got
         return buffer
@@ -61,15 +73,14 @@ class FrameReader:
             if self.waits(_QUIET_S):
                 yield QUIET, b""
                 continue
-            head = self._exactly(_HEAD.size)
-            if head is None:
+            first = self._exactly(_HEAD.size)
+            if first is None:
                 return
-            magic, kind, size = _HEAD.unpack(head)
+            magic, kind, size = _HEAD.unpack(first)
             if magic != _MAGIC or size > _MAX_FRAME_BYTES:
-                raise MeasurementError(f"not a stream of the probe: {bytes(head)!r}")
+                raise MeasurementError(f"not a stream of the probe: {bytes(first)!r}")
             payload = self._exactly(size)
             if payload is None:
-                self.cut_off = True
                 return
             yield kind, payload
 
@@ -78,8 +89,8 @@ class FrameReader:
         return not select.select([self._fd], [], [], seconds)[0]
 
 
-def batches(reader: FrameReader) -> Iterator[tuple[int, Any]]:
-    """(kind, content): JSON, an array of SLOT_DTYPE for DATA, or None for QUIET.
+def batches(reader: FrameSource) -> Iterator[tuple[int, Any]]:
+    """(kind, content): JSON, an array of SLOT_DTYPE for DATA, or None for QUIET and HELD.
 
     Small DATA frames are gathered into one.
     """
@@ -101,7 +112,7 @@ def batches(reader: FrameReader) -> Iterator[tuple[int, Any]]:
         if gathered:
             yield DATA, _slots(gathered)
             gathered, size = [], 0
-        yield kind, None if kind == QUIET else json.loads(bytes(payload))
+        yield kind, json.loads(bytes(payload)) if kind > 0 else None
     if gathered:
         yield DATA, _slots(gathered)
 

@@ -151,6 +151,12 @@ def _print(details: dict[str, Any]) -> None:
         console.print(table)
     for note in details["notes"]:
         console.print(f"note: {escape(note)}", soft_wrap=True)
+    deferred = details.get("deferred", {})
+    if deferred.get("peak_bytes"):
+        console.print(
+            f"up to {format_size(deferred['peak_bytes'])} of records waited for a busy machine; "
+            f"the trace was whole {deferred['seconds_after_end']:.1f} s after the end"
+        )
     console.print(f"trace: {escape(details['trace'])}", soft_wrap=True)
     if "store" in details:
         _print_store(details)

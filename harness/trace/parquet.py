@@ -254,13 +254,26 @@ def open_trace(path: str | Path) -> Trace:
 def _open_segments(folder: Path) -> Trace:
     files = segments.finished(folder)
     if not files:
-        raise UsageError(f"{folder} holds no finished segment")
+        raise UsageError(f"{folder} holds no finished segment", fix=_raw_fix(folder))
     meta = [_read(file, _checked_meta) for file in files][-1]
     notes = [f"recording did not end cleanly: {len(files)} finished segments in {folder.name}"]
     skipped = segments.unfinished(folder)
     if skipped:
         notes.append(f"unfinished last segment {skipped[-1].name} skipped")
+    fix = _raw_fix(folder)
+    if fix:
+        notes.append(f"records that came after them are not in it; {fix}")
     return Trace(folder, files, meta.noted(*notes))
+
+
+def _raw_fix(folder: Path) -> str | None:
+    """How to make traces of records that were not made into rows, if there are any."""
+    if not segments.raw(folder):
+        return None
+    return (
+        f"for each FILE.raw in {folder}: "
+        "python -m harness.capture.record_main --out FILE.parquet < FILE.raw"
+    )
 
 
 def check_order(ts_ns: np.ndarray, last_ts_ns: int, first_row: int, where: str) -> int:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 _OPEN_SUFFIX = ".open"
 _DONE_SUFFIX = ".parquet"
+_RAW_SUFFIX = ".raw"
 
 PARQUET_OPTIONS: dict[str, Any] = {
     "compression": "zstd",
@@ -56,6 +57,16 @@ def finished(folder: Path) -> list[Path]:
 def unfinished(folder: Path) -> list[Path]:
     """Segments that were being written when the recorder died (or still are)."""
     return sorted(folder.glob(f"*{_OPEN_SUFFIX}"))
+
+
+def raw_name(folder: Path, number: int) -> Path:
+    """Where a recorder puts records of which it has made no rows yet."""
+    return folder / f"{number:06d}{_RAW_SUFFIX}"
+
+
+def raw(folder: Path) -> list[Path]:
+    """Files of records of which no rows were made, in order."""
+    return sorted(folder.glob(f"*{_RAW_SUFFIX}"))
 
 
 def append_segment(

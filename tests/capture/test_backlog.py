@@ -1,0 +1,168 @@
+"""Frames that wait on disk: their order, their files, and what lets them go."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.capture import backlog, record_main, stream
+from harness.capture.backlog import Backlog, Frame
+from harness.capture.records import SLOT_DTYPE, Kind
+from harness.core.errors import UsageError
+from harness.trace import segments
+from harness.trace.parquet import open_trace
+from harness.trace.segments import raw
+from tests.capture.test_faults import until
+from tests.capture.test_recorder import HELLO
+
+FIRST: Frame = (stream.HELLO, json.dumps(HELLO).encode())
+
+
+class Source:
+    """Frames by hand, and a machine that is busy as told."""
+
+    def __init__(self) -> None:
+        self._frames: queue.Queue[Frame | Exception | None] = queue.Queue()
+        self.busy = False
+        self.taken = 0
+
+    def put(self, *payloads: bytes) -> None:
+        """More DATA."""
+        for payload in payloads:
+            self._frames.put((stream.DATA, payload))
+
+    def end(self, error: Exception | None = None) -> None:
+        """No more."""
+        self._frames.put(error)
+
+    def frames(self) -> Iterator[Frame]:
+        """What was put."""
+        while frame := self._frames.get():
+            if isinstance(frame, Exception):
+                raise frame
+            yield frame
+            self.taken += 1
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+def waiting(source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Backlog:
+    monkeypatch.setattr(backlog, "_QUIET_S", 0.2)
+    monkeypatch.setattr(backlog, "_TRICKLE_BYTES_PER_S", 1)
+    return Backlog(source.frames(), tmp_path, FIRST, lambda: source.busy)
+
+
+def hold(source: Source, frames: Iterator[Frame], *payloads: bytes) -> None:
+    """Put frames while the machine is busy, of which the first trickles through."""
+    source.busy = True
+    source.put(b"trickle", *payloads)
+    assert next(frames)[1] == b"trickle"
+    until(lambda: source.taken == 1 + len(payloads))
+    assert next(frames)[0] == stream.HELD
+
+
+def test_where_there_is_time_nothing_goes_to_disk(
+    source: Source, waiting: Backlog, tmp_path: Path
+) -> None:
+    frames = waiting.frames()
+    source.put(b"a", b"b")
+    assert [next(frames)[1] for _ in range(2)] == [b"a", b"b"]
+    assert next(frames)[0] == stream.QUIET
+    assert (raw(tmp_path), waiting.peak_bytes) == ([], 0)
+
+
+def test_what_is_held_back_comes_in_order_when_there_is_time(
+    source: Source, waiting: Backlog, tmp_path: Path
+) -> None:
+    frames = waiting.frames()
+    hold(source, frames, b"a", b"bb")
+    assert len(raw(tmp_path)) == 1
+    source.busy = False
+    source.put(b"c")
+    assert [next(frames)[1] for _ in range(3)] == [b"a", b"bb", b"c"]
+    assert raw(tmp_path) == []
+    assert waiting.peak_bytes >= 3
+
+
+def test_the_end_lets_all_go(source: Source, waiting: Backlog, tmp_path: Path) -> None:
+    frames = waiting.frames()
+    hold(source, frames, b"a", b"b")
+    source.end()
+    assert [payload for kind, payload in frames if kind == stream.DATA] == [b"a", b"b"]
+    assert raw(tmp_path) == []
+    assert waiting.seconds_after_end > 0
+
+
+def test_a_large_backlog_does_not_wait_for_time(
+    source: Source, waiting: Backlog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = waiting.frames()
+    hold(source, frames, b"a" * 10)
+    monkeypatch.setattr(backlog, "BACKLOG_BYTES", 9)
+    assert next(frames)[1] == b"a" * 10
+
+
+def test_files_go_one_by_one(
+    source: Source, waiting: Backlog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "_FILE_BYTES", len(FIRST[1]) + 100)
+    frames = waiting.frames()
+    hold(source, frames, *[bytes([n]) * 60 for n in range(6)])
+    before = len(raw(tmp_path))
+    assert before > 1
+    source.busy = False
+    assert [next(frames)[1][0] for _ in range(4)] == [0, 1, 2, 3]
+    assert len(raw(tmp_path)) < before
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_an_error_comes_after_what_came_before_it(
+    source: Source, waiting: Backlog, busy: bool
+) -> None:
+    source.busy = busy
+    source.put(b"a", b"b")
+    source.end(OSError(28, "No space left on device"))
+    got: list[bytes | bytearray] = []
+    with pytest.raises(OSError, match="No space left"):
+        got.extend(payload for kind, payload in waiting.frames() if kind == stream.DATA)
+    assert got == [b"a", b"b"]
+
+
+def test_what_a_killed_recorder_leaves_on_disk_becomes_a_trace(
+    source: Source, waiting: Backlog, tmp_path: Path
+) -> None:
+    events = np.zeros(2, SLOT_DTYPE)
+    events["kind_sector"] = [int(Kind.ISSUE) << 56 | 8, int(Kind.COMPLETE) << 56 | 8]
+    events["bytes"], events["ts_ns"] = 4096, [1, 2]
+    hold(source, waiting.frames(), events.tobytes()[:64], events.tobytes()[64:])
+    (left,) = raw(tmp_path)
+    # Without the frame that had been read: it did not hold records.
+    whole = left.read_bytes()
+    head = stream.head(stream.DATA, 7) + b"trickle"
+    left.write_bytes(whole.replace(head, b""))
+    out = tmp_path / "t.parquet"
+    arguments = argparse.Namespace(out=out, command="", bios=False, segment_s=10.0)
+    with left.open("rb") as file:
+        details = record_main.record(file.fileno(), arguments)
+    assert (details["requests"], details["verdict"], details["complete"]) == (1, "UNKNOWN", False)
+    assert open_trace(out).rows == 1
+
+
+def test_readers_say_what_is_not_in_an_unfinished_trace(tmp_path: Path) -> None:
+    folder = segments.parts_folder(tmp_path / "t.parquet")
+    os.mkdir(folder)
+    segments.raw_name(folder, 0).touch()
+    with pytest.raises(UsageError, match="no finished segment") as error:
+        open_trace(tmp_path / "t.parquet")
+    assert "record_main" in str(error.value.fix)
