@@ -6,9 +6,10 @@ from typing import Any
 
 from harness.calibrate.model import WafSample
 from harness.core.config import validate
+from harness.core.profiles import DeviceProfile
 from harness.device.smart import DATA_UNIT_BYTES
 
-REPLAY_FILES = ("replay.json", "replay-timed.json", "replay-flat-out.json")
+REPLAY_FILES = ("replay.json", "replay-timed.json", "replay-flat-out.json", "replay-femu.json")
 
 
 def counter_sample(result: dict[str, Any], run: str, name: str) -> WafSample | str | None:
@@ -32,17 +33,33 @@ def counter_sample(result: dict[str, Any], run: str, name: str) -> WafSample | s
     waf = media / host
     if waf < 1:
         return f"the counters are too coarse for so few writes (they give a WAF of {waf:.3f})"
-    controller = after["controller"] or {}
     record = {
         "source": "femu" if "femu" in after["source"].lower() else "device-counters",
-        "profile": controller.get("model") or "unnamed drive",
-        "policy": "the drive's own",
+        **_drive_facts(result, after["controller"] or {}),
         "cumulative": waf,
         "steady": None,
         "note": f"over one replay ({name}), from {after['source']}",
         "run": run,
     }
     return validate(record, WafSample, f"{run}, {name}")
+
+
+def _drive_facts(result: dict[str, Any], controller: dict[str, Any]) -> dict[str, Any]:
+    """Of an emulated drive all that sets its WAF, of another one its model."""
+    described, fills = result.get("profile"), result.get("fills")
+    if not isinstance(described, dict):
+        return {
+            "profile": controller.get("model") or "unnamed drive",
+            "policy": "the drive's own",
+        }
+    profile = validate(described, DeviceProfile, "profile")
+    return {
+        "profile": profile.name,
+        "policy": profile.policy,
+        "line_bytes": profile.line_bytes,
+        "namespace_bytes": profile.namespace_bytes,
+        "precondition": f"{fills} sequential fills" if fills else "none: the drive was empty",
+    }
 
 
 def _drive(reading: Any) -> dict[str, Any] | None:

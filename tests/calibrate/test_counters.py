@@ -11,6 +11,7 @@ from harness.calibrate import Calibration
 from harness.calibrate.counters import counter_sample
 from harness.calibrate.export import export
 from harness.calibrate.model import WafSample
+from harness.core.profiles import load_profile
 from harness.device.counters import Counters, MediaTotals
 from harness.device.smart import Controller
 from tests.calibrate.builders import run_folder, wear
@@ -39,6 +40,18 @@ def test_femu_pages_give_its_waf(tmp_path: Path) -> None:
     file = export([run_folder(tmp_path, replay=result)])
     assert [sample.source for sample in file.waf] == ["femu"]
     assert not any(item.what == "WAF of real FEMU" for item in file.not_measured)
+
+
+def test_a_replay_in_a_guest_names_the_emulated_drive_and_its_fill(tmp_path: Path) -> None:
+    profile = load_profile("1tb-0.3dwpd")
+    result = {
+        **replay(reading(pages(1000, 10)), reading(pages(3000, 3010))),
+        "profile": profile.model_dump(mode="json"), "fills": 2,
+    }  # fmt: skip
+    (found,) = export([run_folder(tmp_path, replay_femu=result)]).waf
+    assert (found.source, found.profile, found.policy) == ("femu", profile.name, profile.policy)
+    assert (found.line_bytes, found.precondition) == (profile.line_bytes, "2 sequential fills")
+    assert found.cumulative == 2.5
 
 
 def test_a_drives_bytes_are_compared_with_the_hosts_data_units() -> None:

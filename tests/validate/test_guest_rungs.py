@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.calibrate.counters import counter_sample
+from harness.calibrate.model import WafSample
 from harness.core.ops import Op
 from harness.core.profiles import load_profile
 from harness.device.guest import Guest
@@ -102,6 +104,7 @@ def test_replay_where_femu_is_not_installed(
     assert found["emulator"] == "stock QEMU"
     assert found["waf"] is None and "no WAF can be measured" in found["why_no_waf"]
     assert any("no WAF was measured" in note for note in found["notes"])
+    assert isinstance(counter_sample(found, "run", "replay-femu.json"), str)  # why there is none
     assert found["fidelity"]["verdict"] == "FAITHFUL" and found["fidelity"]["order_kept"] == 1.0
     listed = trace_ops(open_trace(trace), 48 << 20)
     writes = listed.ops["op"] == Op.WRITE
@@ -128,6 +131,9 @@ def test_replay_on_femu_measures_the_models_waf(trace: Path, profile: Path, tmp_
     assert moved > 0
     assert (found["change"]["host_units"], found["change"]["media_units"]) == (host, host + moved)
     assert found["waf"] == pytest.approx((host + moved) / host)
+    sample = counter_sample(found, "run", "replay-femu.json")
+    assert isinstance(sample, WafSample) and sample.source == "femu"
+    assert sample.cumulative == pytest.approx(found["waf"])
 
 
 @needs_femu

@@ -69,7 +69,7 @@ def replay_remotely(
     size = int(machine.run(["blockdev", "--getsize64", machine.device]).text)
     listed = trace_ops(open_trace(trace_path), size, discard=discard)
     result = replay_on(machine, size, listed, fills=fills, progress=progress)
-    controller = result["counters"]["after"]["controller"]
+    controller = result["counters"]["after"]["drive"]["controller"]
     model = controller["model"] if controller else "no NVMe drive"
     where = {"device": machine.device, "size_bytes": size, "model": model}
     return {
@@ -103,7 +103,10 @@ def replay_on(
         "fills": fills,
         "waf": change.waf,
         "why_no_waf": change.why_no_waf,
-        "counters": {"before": before.to_json(), "after": after.to_json()},
+        "counters": {
+            "before": {"drive": before.to_json()},
+            "after": {"drive": after.to_json()},
+        },
         "change": change.to_json(),
     }
 
