@@ -8,6 +8,7 @@ import lzma
 import struct
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -15,6 +16,7 @@ from harness.core.errors import UsageError
 from harness.trace.convert import convert
 from harness.trace.formats import FORMATS, by_extension, detect
 from harness.trace.formats.oplist import read_oplist
+from harness.trace.formats.streams import BLOCK_BYTES
 from harness.trace.schema import FLAG_META, FLAG_READAHEAD, FLAG_SYNC
 from harness.trace.source import ForeignTrace, open_source
 from tests.trace.helpers import read_rows, rows_of, table_of
@@ -272,6 +274,43 @@ def test_vscsi_records(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(UsageError, match="ends inside record 2: truncated"):
         table_of(open_source(path))
+
+
+def test_vscsi_records_of_version_2_have_latencies(tmp_path: Path) -> None:
+    path = tmp_path / "input"
+    records = [(5, 0x2A, 8, 4096, 150), (9, 0x88, 0, 512, 80)]
+    path.write_bytes(
+        b"".join(
+            struct.pack("<HHIIIQQQ", command, 2 << 8, number, size, 1, lbn, time_us, response_us)
+            for number, (time_us, command, lbn, size, response_us) in enumerate(records)
+        )
+    )
+    assert detect(path) == "vscsi"
+    assert rows_of(table_of(open_source(path))) == [
+        (0, 1, 8, 4096, 150_000, 0),
+        (4000, 0, 0, 512, 80_000, 0),
+    ]
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(UsageError, match="ends inside record 1: truncated, records are 40 bytes"):
+        table_of(open_source(path))
+
+
+def test_vscsi_records_of_no_known_version_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "input"
+    path.write_bytes(struct.pack("<IIIHHQQ", 0, 512, 1, 0x28, 3 << 8, 0, 5))
+    with pytest.raises(UsageError, match="no version 1 or 2"):
+        table_of(open_source(path, form="vscsi"))
+
+
+def test_vscsi_blocks_hold_whole_records(tmp_path: Path) -> None:
+    count = BLOCK_BYTES // 40 + 3
+    records = np.zeros(count, "<u2,<u2,<u4,<u4,<u4,<u8,<u8,<u8")
+    records["f0"], records["f1"], records["f3"] = 0x28, 2 << 8, 512
+    records["f5"] = records["f6"] = np.arange(count)
+    path = tmp_path / "input"
+    path.write_bytes(records.tobytes())
+    table = table_of(open_source(path))
+    assert table["lba"].to_pylist() == list(range(count))
 
 
 def test_formats_to_write_are_told_by_extension() -> None:

@@ -1,6 +1,8 @@
-"""CloudPhysics vscsi version 1: 32-byte little-endian records of SCSI commands.
+"""CloudPhysics vscsi, versions 1 and 2: little-endian records of SCSI commands, 32 or 40 bytes.
 
-Fields ``<IIIHHQQ``: serial, bytes, segments, SCSI command, version, LBN (512 B), time in us.
+Version 1 is ``<IIIHHQQ``: serial, bytes, segments, SCSI command, version, LBN (512 B), time in us.
+Version 2 begins with command and version and ends with the response time, taken as us like the
+time: ``<HHIIIQQQ``. The upper byte of the version field is the number of the version.
 """
 
 from __future__ import annotations
@@ -15,20 +17,19 @@ import pyarrow as pa
 from harness.core.errors import UsageError
 from harness.core.ops import Op
 from harness.trace.formats.base import Format, Reading, rows
-from harness.trace.formats.streams import Head, byte_blocks
+from harness.trace.formats.streams import BLOCK_BYTES, Head, byte_blocks, open_bytes
 
-LAYOUT = "<IIIHHQQ (serial, bytes, segments, command, version, LBN, time us)"
-_RECORD = np.dtype(
-    [
-        ("serial", "<u4"),
-        ("bytes", "<u4"),
-        ("segments", "<u4"),
-        ("command", "<u2"),
-        ("version", "<u2"),
-        ("lbn", "<u8"),
-        ("time_us", "<u8"),
-    ]
+LAYOUT = (
+    "<IIIHHQQ (serial, bytes, segments, command, version, LBN, time us), or version 2: "
+    "<HHIIIQQQ (command, version, serial, bytes, segments, LBN, time us, response us)"
 )
+_COMMAND = [("command", "<u2"), ("version", "<u2")]
+_SIZE = [("serial", "<u4"), ("bytes", "<u4"), ("segments", "<u4")]
+_PLACE = [("lbn", "<u8"), ("time_us", "<u8")]
+_RECORDS = {
+    1: np.dtype([*_SIZE, *_COMMAND, *_PLACE]),
+    2: np.dtype([*_COMMAND, *_SIZE, *_PLACE, ("response_us", "<u8")]),
+}
 COMMANDS = {
     0x08: Op.READ,
     0x28: Op.READ,
@@ -56,29 +57,43 @@ def operations(command: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     return _CODES[command]
 
 
+def _version(data: bytes) -> int | None:
+    """The version whose records these bytes begin with, by each one's own version field."""
+    for number, record in _RECORDS.items():
+        whole = min(len(data) // record.itemsize, 64)
+        versions = np.frombuffer(data, record, count=whole)["version"]
+        if whole and (versions >> 8 == number).all():
+            return number
+    return None
+
+
 def _detect(head: Head) -> bool:
-    whole = len(head.data) // _RECORD.itemsize
-    if whole == 0 or b"\0" not in head.data:
+    version = _version(head.data) if b"\0" in head.data else None
+    if version is None:
         return False
-    records = np.frombuffer(head.data, _RECORD, count=whole)[:64]
-    known = np.isin(records["command"], list(COMMANDS))
+    record = _RECORDS[version]
+    records = np.frombuffer(head.data, record, count=len(head.data) // record.itemsize)[:64]
     return bool(
-        known.all()
-        and (records["version"] == records["version"][0]).all()
+        np.isin(records["command"], list(COMMANDS)).all()
         and (records["bytes"] % 512 == 0).all()
         and (np.diff(records["time_us"].astype(np.int64)) > -60_000_000).all()
     )
 
 
 def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
-    done = 0
-    for block in byte_blocks(reading.path, reading.progress):
-        if len(block) % _RECORD.itemsize:
+    with open_bytes(reading.path) as stream:
+        version = _version(stream.read(64 * 40))
+    if version is None:
+        raise UsageError(f"{reading.path}: no version 1 or 2 in the records of vscsi")
+    record, done = _RECORDS[version], 0
+    size = BLOCK_BYTES // record.itemsize * record.itemsize
+    for block in byte_blocks(reading.path, reading.progress, size):
+        if len(block) % record.itemsize:
             raise UsageError(
-                f"{reading.path}: ends inside record {done + len(block) // _RECORD.itemsize}: "
-                f"truncated, records are {_RECORD.itemsize} bytes"
+                f"{reading.path}: ends inside record {done + len(block) // record.itemsize}: "
+                f"truncated, records are {record.itemsize} bytes"
             )
-        records = np.frombuffer(block, _RECORD)
+        records = np.frombuffer(block, record)
         yield _rows(records, done, reading)
         done += len(records)
 
@@ -88,18 +103,20 @@ def _rows(records: npt.NDArray[np.void], done: int, reading: Reading) -> pa.Reco
     if np.any(command > 0xFF):
         row = done + int(np.argmax(command > 0xFF))
         raise UsageError(f"{reading.path}: record {row}: no SCSI command: {int(command.max()):#x}")
-    op = operations(command)
-    return rows(
-        ts_ns=records["time_us"].astype(np.int64) * 1000,
-        op=op,
-        lba=records["lbn"].astype(np.uint64),
-        bytes=records["bytes"].astype(np.uint64),
-    )
+    columns = {
+        "ts_ns": records["time_us"].astype(np.int64) * 1000,
+        "op": operations(command),
+        "lba": records["lbn"].astype(np.uint64),
+        "bytes": records["bytes"].astype(np.uint64),
+    }
+    if "response_us" in (records.dtype.names or ()):
+        columns["latency_ns"] = records["response_us"].astype(np.int64) * 1000
+    return rows(**columns)
 
 
 FORMAT = Format(
     name="vscsi",
-    title="CloudPhysics vscsi v1",
+    title="CloudPhysics vscsi v1 and v2",
     layout=LAYOUT,
     detect=_detect,
     read=_read,
