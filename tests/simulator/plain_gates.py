@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 
 from tests.simulator.plain import DRAM, SSD, F, Plain, PlainPolicy, Thing
 
@@ -155,6 +156,7 @@ class BaleenMl(Counting):
         self.hits: dict[Thing, int] = {}
         self.open: list[tuple[Thing, list[float], int, float]] = []
         self.model = [0.0] * 7
+        self.models: list[list[float]] = []
         self.last: dict[int, float] = {}
         self.ends = self.at(0) + self.parameters["train_s"]
 
@@ -176,13 +178,16 @@ class BaleenMl(Counting):
             if self.open[0][3] + horizon >= self.ends:
                 break
             x, row, asked, _ = self.open.pop(0)
-            off = float(self.asked[x] > asked) - 1.0 / (1.0 + math.exp(-self.score(row)))
+            off = float(self.asked[x] > asked) - 1.0 / (
+                1.0 + math.exp(-self.score(self.model, row))
+            )
             rate = self.parameters.get("rate", 0.1)
             self.model = [w + rate * off * v for w, v in zip(self.model, row, strict=True)]
+            self.models.append(self.model)
 
-    def score(self, row: list[float]) -> float:
+    def score(self, model: list[float], row: list[float]) -> float:
         total = 0.0
-        for weight, value in zip(self.model, row, strict=True):
+        for weight, value in zip(model, row, strict=True):
             total += weight * value
         return total
 
@@ -200,7 +205,8 @@ class BaleenMl(Counting):
         now = self.at(self.run.now)
         if now >= self.ends:
             cut = self.parameters.get("threshold", 0.5)
-            return self.score(self.row(x)) >= math.log(cut / (1.0 - cut))
+            average = [fmean(w) for w in zip(*self.models, strict=True)] or [0.0] * 7
+            return self.score(average, self.row(x)) >= math.log(cut / (1.0 - cut))
         if x not in [example[0] for example in self.open]:
             self.open.append((x, self.row(x), self.asked[x], now))
         return True

@@ -6,8 +6,9 @@ depth, bytes, class, seconds since its session's last request and hits since it 
 as log2(1 + x) / 4, bytes as a quarter of that). Until ``train_s`` all is written, and each such
 object is an example, 65,536 at a time: right if it was asked for again within ``horizon_s``, the
 age that the SSD is assumed to reach. One gradient step an example, once its horizon is over; those
-open when training ends are not used. After it the model stands, and writes what it gives at least
-``threshold``. Victims by LRU. A trace shorter than ``train_s`` is played as LRU.
+open when training ends are not used. After it the average of all steps' models stands, and what it
+gives at least ``threshold`` is written. Victims by LRU. A trace shorter than ``train_s`` is played
+as LRU.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Own(NamedTuple):
     """``hits``, ``asked`` int32[objects] (since made, ever); ``last_s`` float64[sessions] (last
     request); of the open examples, a ring: ``example`` int32[places], ``asked_then`` int32[places],
     ``at_s`` float64[places], ``features`` float64[places + 1, 7] (the last row: of the object that
-    is judged now); ``open`` uint8[objects]; ``model`` float64[7]; ``numbers`` int64[2] (first and
-    next example); ``settings`` float64[4]."""
+    is judged now); ``open`` uint8[objects]; ``model``, ``average`` float64[7]; ``numbers`` int64[2]
+    (first and next example); ``settings`` float64[4]."""
 
     hits: np.ndarray
     asked: np.ndarray
@@ -54,6 +55,7 @@ class Own(NamedTuple):
     features: np.ndarray
     open: np.ndarray
     model: np.ndarray
+    average: np.ndarray
     numbers: np.ndarray
     settings: np.ndarray
 
@@ -72,6 +74,7 @@ def create(world: World, settings: Settings) -> Own:
         features=np.zeros((places + 1, _FEATURES)),
         open=np.zeros(objects, np.uint8),
         model=np.zeros(_FEATURES),
+        average=np.zeros(_FEATURES),
         numbers=np.zeros(2, np.int64),
         settings=np.array([settings.train_s, settings.horizon_s, settings.rate, cut]),
     )
@@ -92,24 +95,26 @@ def begin(s: Any, r: int) -> None:
         if over_s > now_s or not trains(s, over_s):
             break
         o = p.example[place]
+        p.numbers[_FIRST] += 1
         step(s, place, 1.0 if p.asked[o] > p.asked_then[place] else 0.0)
         p.open[o] = 0
-        p.numbers[_FIRST] += 1
 
 
-def score(s: Any, place: int) -> float:
+def score(s: Any, model: Any, place: int) -> float:
     """Logarithm of the odds that the object of a row of features is asked for again."""
     total = 0.0
     for which in range(_FEATURES):
-        total += s.p.model[which] * s.p.features[place, which]
+        total += model[which] * s.p.features[place, which]
     return total
 
 
 def step(s: Any, place: int, truth: float) -> None:
-    """Towards what happened."""
-    off = truth - 1.0 / (1.0 + exp(-score(s, place)))
+    """Towards what happened; ``_FIRST`` counts the steps."""
+    p = s.p
+    off = truth - 1.0 / (1.0 + exp(-score(s, p.model, place)))
     for which in range(_FEATURES):
-        s.p.model[which] += s.p.settings[_RATE] * off * s.p.features[place, which]
+        p.model[which] += p.settings[_RATE] * off * p.features[place, which]
+        p.average[which] += (p.model[which] - p.average[which]) / p.numbers[_FIRST]
 
 
 def describe(s: Any, place: int, o: int) -> None:
@@ -153,7 +158,7 @@ def demote(s: Any, o: int) -> bool:
     places = len(p.example)
     if not trains(s, now_s):
         describe(s, places, o)
-        return score(s, places) >= p.settings[_LOG_CUT]
+        return score(s, p.average, places) >= p.settings[_LOG_CUT]
     if p.open[o] == 0 and p.numbers[_LAST] - p.numbers[_FIRST] < places:
         place = p.numbers[_LAST] % places
         describe(s, place, o)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from harness.simulator.hooks import DRAM, SSD, Parameters, World, size_of
+from harness.simulator.hooks import DRAM, SSD, Parameters, World, pinned, size_of
 from harness.simulator.lists import (
     Lists,
     add,
@@ -26,6 +26,7 @@ from harness.simulator.lists import (
     renew,
     tier_index,
 )
+from harness.simulator.state import NOW
 
 STRUCTURES = ("free",)
 
@@ -45,12 +46,14 @@ class Settings(Parameters):
 
 class Own(NamedTuple):
     """``lists``; ``asked`` uint8[objects]; ``limit`` int64[2, 3]: bytes of the window, of the main
-    part and of those protected in each tier; ``numbers`` int64[2]: asked for since the counts were
+    part and of those protected in each tier; ``used_up`` int64[2, 3]: the request that uses all
+    there is in a list, as far as is known; ``numbers`` int64[2]: asked for since the counts were
     halved, and how often until they are."""
 
     lists: Lists
     asked: np.ndarray
     limit: np.ndarray
+    used_up: np.ndarray
     numbers: np.ndarray
 
 
@@ -66,6 +69,7 @@ def create(world: World, settings: Settings) -> Own:
         empty_lists(world.objects, 3),
         np.zeros(world.objects, np.uint8),
         np.array(limit, np.int64),
+        np.full((2, 3), -1, np.int64),
         np.array([0, settings.sample * max(places, 1)], np.int64),
     )
 
@@ -107,20 +111,38 @@ def protect(s: Any, at: int, o: int) -> None:
     t = s.p.lists
     renew(t, at, _PROTECTED, o, size_of(s, o))
     while t.held_bytes[at, _PROTECTED] > s.p.limit[at, _PROTECTED]:
-        oldest = t.oldest[at, _PROTECTED]
-        renew(t, at, _WAITING, oldest, size_of(s, oldest))
+        put(s, at, _WAITING, t.oldest[at, _PROTECTED])
+
+
+def put(s: Any, at: int, which: int, o: int) -> None:
+    """Newest of another list."""
+    renew(s.p.lists, at, which, o, size_of(s, o))
+    if not pinned(s, o):
+        s.p.used_up[at, which] = -1
+
+
+def free_of(s: Any, at: int, which: int) -> int:
+    """The oldest of a list that may go, -1 without any: then it is not looked for again."""
+    if s.p.used_up[at, which] == s.reg[NOW]:
+        return -1
+    o = oldest_free(s, s.p.lists, at, which)
+    if o < 0:
+        s.p.used_up[at, which] = s.reg[NOW]
+    return o
 
 
 def entered(s: Any, o: int, tier: int) -> None:
     """Newest of the window, whose oldest go on while the main part has room."""
     t, at = s.p.lists, tier_index(tier)
     add(t, at, _WINDOW, o, size_of(s, o))
+    if not pinned(s, o):
+        s.p.used_up[at, _WINDOW] = -1
     while t.held_bytes[at, _WINDOW] > s.p.limit[at, _WINDOW]:
         oldest = t.oldest[at, _WINDOW]
         main = t.held_bytes[at, _WAITING] + t.held_bytes[at, _PROTECTED]
         if main + size_of(s, oldest) > s.p.limit[at, _MAIN]:
             break
-        renew(t, at, _WAITING, oldest, size_of(s, oldest))
+        put(s, at, _WAITING, oldest)
 
 
 def left(s: Any, o: int, tier: int) -> None:
@@ -130,8 +152,8 @@ def left(s: Any, o: int, tier: int) -> None:
 
 def from_main(s: Any, at: int) -> int:
     """The oldest that waits, else of those protected; -1 if none may go."""
-    o = oldest_free(s, s.p.lists, at, _WAITING)
-    return o if o >= 0 else oldest_free(s, s.p.lists, at, _PROTECTED)
+    o = free_of(s, at, _WAITING)
+    return o if o >= 0 else free_of(s, at, _PROTECTED)
 
 
 def victim(s: Any, at: int) -> int:
@@ -140,12 +162,12 @@ def victim(s: Any, at: int) -> int:
     loser = from_main(s, at)
     if loser >= 0 and t.held_bytes[at, _WINDOW] < s.p.limit[at, _WINDOW]:
         return loser
-    candidate = oldest_free(s, t, at, _WINDOW)
+    candidate = free_of(s, at, _WINDOW)
     if loser < 0 or candidate < 0:
         return max(loser, candidate)
     if s.p.asked[candidate] <= s.p.asked[loser]:
         return candidate
-    renew(t, at, _WAITING, candidate, size_of(s, candidate))
+    put(s, at, _WAITING, candidate)
     return loser
 
 
