@@ -22,7 +22,7 @@ from harness.core.units import format_size
 _kernel = kernels("device/buffers.py", "core/ops.py")
 
 HUGE_PAGE_BYTES = 2 << 20
-_MADV_HUGEPAGE, _MADV_COLLAPSE = 14, 25
+_MADV_HUGEPAGE, _MADV_NOHUGEPAGE, _MADV_COLLAPSE = 14, 15, 25
 
 STAMP_WORDS = 3
 """Stamp of a block, uint64 each: LBA, sequence, origin in the pool; each looks like noise."""
@@ -32,6 +32,8 @@ _SECTOR_WORDS = SECTOR_BYTES // 8
 
 class AlignedPool:
     """``slots`` buffers of ``slot_bytes`` in one piece of memory, on huge pages when possible.
+
+    ``huge=False`` keeps them on ordinary pages.
 
     Ordinary pages are scattered in memory, so a large request needs a segment a page and is
     split by the block layer; on huge pages it stays whole.
@@ -52,7 +54,7 @@ class AlignedPool:
         There is not that much memory.
     """
 
-    def __init__(self, slots: int, slot_bytes: int) -> None:
+    def __init__(self, slots: int, slot_bytes: int, *, huge: bool = True) -> None:
         if slots < 1 or slot_bytes < 1:
             raise UsageError(f"a pool needs slots of some size: {slots} of {slot_bytes} bytes")
         self.slots = slots
@@ -66,10 +68,11 @@ class AlignedPool:
         whole = np.frombuffer(self._map, np.uint8)
         skip = -whole.ctypes.data % HUGE_PAGE_BYTES
         with contextlib.suppress(OSError, ValueError):
-            self._map.madvise(_MADV_HUGEPAGE, skip, size)
+            self._map.madvise(_MADV_HUGEPAGE if huge else _MADV_NOHUGEPAGE, skip, size)
         whole[skip : skip + size : PAGE_BYTES] = 0  # touch: pages must exist before they are timed
-        with contextlib.suppress(OSError, ValueError):
-            self._map.madvise(_MADV_COLLAPSE, skip, size)
+        if huge:
+            with contextlib.suppress(OSError, ValueError):
+                self._map.madvise(_MADV_COLLAPSE, skip, size)
         self.address = whole.ctypes.data + skip
         self.size_bytes = size
         self.huge = _huge_bytes(self.address) >= size
@@ -98,9 +101,10 @@ class PayloadPool(AlignedPool):
     """
 
     def __init__(
-        self, slots: int, slot_bytes: int, seed: int, *, block_bytes: int = SECTOR_BYTES
-    ) -> None:
-        super().__init__(slots, slot_bytes)
+        self, slots: int, slot_bytes: int, seed: int, *, block_bytes: int = SECTOR_BYTES,
+        huge: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(slots, slot_bytes, huge=huge)
         self.seed = seed
         self.block_bytes = block_bytes
         generator = np.random.Generator(np.random.SFC64(seed))

@@ -1,7 +1,8 @@
 """Issuing ops to a block device as the store's workers would, and checking what comes back.
 
 Ops of one stream follow each other, streams overlap, and an op waits for every earlier one that
-touches the same bytes unless both only read.
+touches the same bytes unless both only read. Writes begin in the order in which the store made
+them, since that is the order in which it took their places.
 """
 
 from __future__ import annotations
@@ -65,9 +66,10 @@ CallDone = Callable[[int, int, int], None]
 class Issuer:
     """Feeds ops to one device. Use as a context manager, from one thread.
 
-    fixed: take buffers registered with the ring, as LMCache's io_uring engine does; a large call is
-    then one bio, else one bio a MiB. largest_bytes: of an op; larger calls than 32 MiB are cut.
-    buffered: go through the page cache; ``finish`` then writes back what is in it.
+    fixed: take buffers registered with the ring, on ordinary pages, as LMCache's io_uring engine
+    does; a large call is then one bio, else one bio a MiB. largest_bytes: of an op; larger calls
+    than 32 MiB are cut. buffered: go through the page cache; ``finish`` then writes back what is in
+    it.
 
     Raises MeasurementError when the device fails a call.
     """
@@ -89,8 +91,8 @@ class Issuer:
         self._target, self._fixed, self._done = target, fixed, done
         self._call_bytes = min(_MAX_CALL_BYTES, largest_bytes)
         depth = max(2, min(streams, _MAX_BUFFER_BYTES // (2 * self._call_bytes), WINDOW_OPS))
-        self._writes = PayloadPool(depth, self._call_bytes, seed)
-        self._reads = AlignedPool(depth, self._call_bytes)
+        self._writes = PayloadPool(depth, self._call_bytes, seed, huge=not fixed)
+        self._reads = AlignedPool(depth, self._call_bytes, huge=not fixed)
         self._free: dict[int, list[int]] = {
             Op.WRITE: list(range(depth)),
             Op.READ: list(range(depth)),
@@ -104,7 +106,8 @@ class Issuer:
         self._open: deque[_Call] = deque()
         self._tail: dict[int, _Call] = {}
         self._flying: dict[int, _Call] = {}
-        self._waiting: list[_Call] = []
+        self._reads_due: list[_Call] = []
+        self._writes_left: deque[_Call] = deque()
         self._number = self._open_bytes = 0
 
     def feed(self, ops: OpArray) -> None:
@@ -124,7 +127,7 @@ class Issuer:
     def work_until(self, when_s: float) -> None:
         """Go on with what was taken in until ``time.monotonic()`` is ``when_s``."""
         while (left := when_s - time.monotonic()) > 0:
-            if not self._flying and not self._waiting:
+            if not self._open:
                 time.sleep(left)
                 return
             self._turn(left)
@@ -147,8 +150,10 @@ class Issuer:
         self._tail[call.stream] = call
         self._open.append(call)
         self._open_bytes += call.length
-        if call.waits == 0:
-            self._waiting.append(call)
+        if call.op == Op.WRITE:
+            self._writes_left.append(call)
+        elif call.waits == 0:
+            self._reads_due.append(call)
 
     def _turn(self, timeout_s: float | None = None) -> None:
         """Start what may start, then wait for at least one completion, or so long."""
@@ -157,10 +162,14 @@ class Issuer:
             self._complete(self._flying.pop(int(cqe["user_data"])), int(cqe["res"]))
 
     def _start(self) -> None:
-        ready = [call for call in self._waiting if self._take_slot(call)]
+        ready = [call for call in self._reads_due if self._take_slot(call)]
+        self._reads_due = [call for call in self._reads_due if call.slot < 0]
+        while self._writes_left and not self._writes_left[0].waits:
+            if not self._take_slot(self._writes_left[0]):
+                break
+            ready.append(self._writes_left.popleft())
         if not ready:
             return
-        self._waiting = [call for call in self._waiting if call.slot < 0]
         sqes = empty_sqes(len(ready))
         for sqe, call in zip(sqes, ready, strict=True):
             self._fill(sqe, call)
@@ -216,8 +225,8 @@ class Issuer:
             del self._tail[call.stream]
         for later in call.after:
             later.waits -= 1
-            if later.waits == 0:
-                self._waiting.append(later)
+            if later.waits == 0 and later.op == Op.READ:
+                self._reads_due.append(later)
         if self._done is not None:
             self._done(call.number, call.issued_ns, now)
 

@@ -15,9 +15,9 @@ from harness.stores.index import ABSENT, STATE_SALT, index_get, mix_pair, recenc
 from harness.stores.jit import inlined_kernel, inner_kernel, kernel
 from harness.stores.ops import ObjectClass, OpArray
 from harness.stores.slot_memory import (
+    begin_loads,
     being_loaded,
     keep_in_memory,
-    load_through_memory,
     touch_memory,
 )
 from harness.stores.slot_state import PENDING, QUEUE_CHUNKS, N, SlotParams, SlotState, T
@@ -37,7 +37,7 @@ _WANTED, _HIT, _MEMORY = int(N.CHUNKS_WANTED), int(N.CHUNKS_HIT), int(N.HIT_IN_M
 _STATES_READ, _REQUESTS, _CUT = int(N.STATES_READ), int(N.REQUESTS), int(N.CUT_BY_STATE)
 _MEMORY_FREE, _DROPPED = int(N.MEMORY_FREE), int(N.DROPPED_HITS)
 _MEMORY_FULL = int(N.MEMORY_FULL)
-_LAST_IO, _NOW, _WORKERS = int(T.LAST_IO), int(T.NOW), int(T.WORKERS)
+_NOW, _WORKERS = int(T.NOW), int(T.WORKERS)
 
 
 @inlined_kernel
@@ -99,16 +99,17 @@ def _leading(
     while first + found < last and _held(s, keys[first + found]):
         found += 1
     hit = _back_to_state(p, s, keys, first, found)
-    if p.memory_chunks == 0 or hit == 0:
+    if hit == 0:
         return hit
-    reads = _missing_in_memory(p, s, keys, first, first + hit)
-    if reads > s.ints[_MEMORY_FREE] - being_loaded(s, now):
+    reads = hit if p.memory_chunks == 0 else _missing_in_memory(p, s, keys, first, first + hit)
+    if p.memory_chunks > 0 and reads > s.ints[_MEMORY_FREE] - being_loaded(s, now):
         kept = 0
         while kept < hit and _in_memory(s, keys[first + kept]):
             kept += 1
         s.ints[_DROPPED] += hit - kept
         return _back_to_state(p, s, keys, first, kept)
-    load_through_memory(p, s, reads, now)
+    if reads > 0:
+        begin_loads(p, s, reads, now)
     return hit
 
 
@@ -117,14 +118,18 @@ def _load_one(
     p: SlotParams, s: SlotState, ops: OpArray, key: np.uint64, cls: int, length: int, place: int,
     session: int, turn: int, wanted: bool,
 ) -> None:  # fmt: skip
-    """Read an object that is held: from memory, from a worker that has it, or from its slot."""
+    """Read an object that is held: from memory, from a worker that has it, or from its slot.
+
+    All loads of a request are one load worker's: one after the other, or a batch at once.
+    """
     slot = index_get(s.keys, s.values, key)
     if slot == PENDING or index_get(s.memory_keys, s.memory_values, key) != ABSENT:
         s.ints[_MEMORY] += 1
         return
     if wanted:
         start = p.data_start + slot * p.slot_bytes + p.header_bytes
-        lane = p.store_workers * p.batch + place % p.load_lanes
+        worker = p.store_workers + s.ints[_REQUESTS] % p.load_workers
+        lane = worker * p.batch + place % p.batch
         emit_slot_op(s, ops, _READ, start, length, cls, lane, session, turn, key)
 
 
@@ -243,7 +248,5 @@ def serve(
         s.ints[_WANTED] += last - first
         s.ints[_HIT] += hit
         _load(p, s, ops, keys, first, hit, sessions[r], turns[r], wanted)
-        if hit > 0:
-            s.times[_LAST_IO] = max(s.times[_LAST_IO], times[r])
         if last > first:
             _store(p, s, ops, keys, first + hit, last, sessions[r], turns[r], times[r])

@@ -28,7 +28,7 @@ from harness.stores.jit import kernel
 from harness.stores.slot_state import PENDING, N, SlotParams, SlotState, T
 
 _USED, _FREE, _LOADING = int(N.MEMORY_USED), int(N.MEMORY_FREE), int(N.LOADING)
-_TICK, _LOADED = int(T.NEXT_TICK), int(T.LOADED)
+_TICK, _LOADED, _LAST_IO = int(T.NEXT_TICK), int(T.LOADED), int(T.LAST_IO)
 
 
 @kernel
@@ -55,10 +55,11 @@ def being_loaded(s: SlotState, now: float) -> int:
 
 
 @kernel
-def load_through_memory(p: SlotParams, s: SlotState, chunks: int, now: float) -> None:
-    """Take up room for chunks that are read from now on, after those being read already."""
+def begin_loads(p: SlotParams, s: SlotState, chunks: int, now: float) -> None:
+    """Read chunks from now on, after those being read already; they take up room meanwhile."""
     s.ints[_LOADING] = being_loaded(s, now) + chunks
     s.times[_LOADED] = max(now, s.times[_LOADED]) + chunks * p.chunk_read_s
+    s.times[_LAST_IO] = max(s.times[_LAST_IO], s.times[_LOADED])
 
 
 @kernel

@@ -38,7 +38,7 @@ class SlotParams(NamedTuple):
     store_workers: int
     write_race: float
     read_race: float
-    load_lanes: int
+    load_workers: int
     batch: int
     watermark: float
     eviction_ratio: float

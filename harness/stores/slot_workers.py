@@ -269,7 +269,7 @@ def checkpoint(p: SlotParams, s: SlotState, ops: OpArray) -> None:
         s.ints[_SKIPPED] += 1
         return
     half = (s.ints[_CHECKPOINTS] % 2) * p.checkpoint_half
-    lane = p.store_workers * p.batch + p.load_lanes
+    lane = (p.store_workers + p.load_workers) * p.batch
     none = np.uint64(0)
     emit_slot_op(s, ops, _WRITE, half + PAGE_BYTES, size, _META, lane, NO_SESSION, 0, none)
     emit_slot_op(s, ops, _WRITE, half, PAGE_BYTES, _META, lane, NO_SESSION, 0, none)

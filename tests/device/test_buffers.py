@@ -89,3 +89,7 @@ def test_pages_may_carry_the_stamps(at: int, bit: int, lba: int) -> None:
     assert PAGED.wrong_sectors(data, lba * 4096 + 4096, 3) == 16 * 8
     data[at] ^= np.uint8(1 << bit)
     assert PAGED.wrong_sectors(data, lba * 4096, 3) == 8
+
+
+def test_buffers_stay_on_ordinary_pages_where_that_is_asked_for() -> None:
+    assert not AlignedPool(4, 2 << 20, huge=False).huge

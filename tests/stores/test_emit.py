@@ -111,6 +111,24 @@ def test_a_read_waits_for_the_write_before_it_and_a_write_for_the_read(target: T
         assert issuer.issued.wrong_sectors == 0
 
 
+def test_writes_of_all_streams_begin_in_the_order_in_which_they_were_made(target: Target) -> None:
+    # The first stream has a long queue; the second's writes still wait for their turn.
+    rows = [(i << 16, 1 << 16, Op.WRITE, 0 if i % 3 else 1) for i in range(120)]
+    issued: dict[int, int] = {}
+
+    def done(number: int, issue_ns: int, done_ns: int) -> None:
+        issued[number] = issue_ns
+
+    with Issuer(
+        target, seed=1, streams=2, largest_bytes=1 << 16, fixed=False, done=done
+    ) as issuer:  # fmt: skip
+        issuer.feed(ops_of(rows))
+        issuer.finish()
+    times = [issued[number] for number in range(len(rows))]
+    assert times == sorted(times)
+    assert len(set(times)) > len(rows) // 3  # they do wait for each other
+
+
 @dataclass(frozen=True)
 class OneBatch:
     """A trace of four requests, at 0, 0.2, 0.4 and 9 s."""
