@@ -69,7 +69,8 @@ def emit(
 
     Runs as fast as the device lets the store's own workers, or with --timed at the trace's clock.
     I/O is direct, but for stores that are buffered themselves. The stores lmcache and lmcache-uring
-    are the real LMCache (make lmcache installs it), for which the trace is scaled to the device.
+    are the real LMCache (make lmcache installs it), vllm is vLLM with it (make vllm); for them the
+    trace is scaled to the device.
     Exits 1 if anything read back is not what was written.
 
     Example: harness emit --store lmcache-raw-block --requests chat --loop 1536MiB --seconds 20

@@ -14,6 +14,7 @@ from harness.core.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.stores.slot_view import SlotLayout, SlotView
+    from harness.trace.schema import DeviceMeta
 
 StoreOption = Annotated[str, typer.Option(help="Store of workloads/stores, or a YAML file.")]
 ModelOption = Annotated[
@@ -232,10 +233,11 @@ def compare(
     Example: harness stores compare model.parquet main.csv.gz --model llama-3.1-8b
     """
     from harness.stores.compare import compare_views
+    from harness.stores.model_trace import limits_of
 
     layout = _layout(slot_bytes, data_start, store, model)
-    views = [_view(path, layout) for path in (modelled, real)]
-    result = compare_views(*views)
+    (one, _), (two, device) = (_view(path, layout) for path in (modelled, real))
+    result = compare_views(one, two, limits_of(device))
     if as_json:
         output.print_json(result.as_json())
     else:
@@ -260,13 +262,14 @@ def _layout(slot_bytes: str | None, data_start: str | None, store: str, model: s
     return SlotLayout(made.data_start, made.slot_bytes)
 
 
-def _view(path: Path, layout: SlotLayout) -> SlotView:
+def _view(path: Path, layout: SlotLayout) -> tuple[SlotView, DeviceMeta | None]:
     from harness.stores.slot_view import view_slots
     from harness.trace.source import open_source
 
     columns = ("ts_ns", "op", "lba", "bytes", "latency_ns")
+    source = open_source(path)
     try:
-        return view_slots(open_source(path).batches(columns), layout)
+        return view_slots(source.batches(columns), layout), source.meta.device
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
 

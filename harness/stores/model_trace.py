@@ -49,6 +49,16 @@ class DeviceLimits:
         return size
 
 
+def limits_of(device: DeviceMeta | None) -> DeviceLimits:
+    """The limits of a traced device; a loop device's where they are not known."""
+    usual = DeviceLimits()
+    if device is None:
+        return usual
+    return DeviceLimits(
+        device.max_sectors_kb or usual.max_sectors_kb, device.max_segments or usual.max_segments
+    )
+
+
 def split_calls(ops: OpArray, request_bytes: int) -> tuple[NDArray[np.int64], OpArray]:
     """(call of each request, requests) in order; requests are ops no longer than asked."""
     pieces = -(-ops["length"].astype(np.int64) // request_bytes)

@@ -64,9 +64,9 @@ class SlotView:
         """Payload bytes a header, over a slot's payload: 1 where nothing was lost."""
         return self.payload_written / max(1, len(self.written)) / self.layout.payload_bytes
 
-    def reads_per_header(self) -> float:
-        """Chunks read a chunk written."""
-        return len(self.read) / max(1, len(self.written))
+    def moved_per_header(self) -> float:
+        """Chunks read or written a chunk written."""
+        return 1 + len(self.read) / max(1, len(self.written))
 
     def metadata_share(self) -> float:
         """Bytes written outside the slots, over all bytes written."""

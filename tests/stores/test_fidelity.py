@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,18 @@ def test_a_store_that_behaves_otherwise_is_told_apart(
     result = compare_views(view, captured)
     assert result.verdict == "DIFFERS"
     assert any(name.startswith(figure) for name in failed(result)), failed(result)
+
+
+def test_a_commonest_request_between_the_device_s_limits_is_the_memory_s_business(
+    tmp_path: Path,
+) -> None:
+    one = modelled(tmp_path, "small", 600)
+    part = replace(one, write_sizes=np.full_like(one.write_sizes, 1020 << 10))
+    whole = replace(one, write_sizes=np.full_like(one.write_sizes, 512 << 10))
+    assert failed(compare_views(one, part)) == []
+    assert any(line.startswith("commonest") for line in failed(compare_views(one, whole)))
+    narrow = DeviceLimits(1280, 255)  # then 1,020 KiB is what scattered pages give
+    assert any(line.startswith("commonest") for line in failed(compare_views(one, part, narrow)))
 
 
 def test_a_full_store_without_eviction_ends_with_an_error_not_never(tmp_path: Path) -> None:

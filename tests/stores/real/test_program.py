@@ -12,10 +12,13 @@ import pytest
 
 from harness.core.errors import MeasurementError
 from harness.core.ops import Op
-from harness.stores.ops import NO_SESSION, ObjectClass
+from harness.stores.lmcache_raw_block import LmcacheRawBlock
+from harness.stores.ops import NO_SESSION, OP_DTYPE, ObjectClass
 from harness.stores.real import logged_device
+from harness.stores.real.lmcache_store import speeds
 from harness.stores.real.logged_device import LoggedDevice, Place, write_log
-from harness.stores.real.program import child, deepest, read_calls, result_of
+from harness.stores.real.program import child, covered_s, deepest, read_calls, result_of
+from harness.stores.registry import load_store_spec
 
 KIB = 1024
 START, SLOT = 64 * KIB, 20 * KIB
@@ -125,3 +128,29 @@ def test_the_depth_is_that_of_overlapping_calls() -> None:
     issue, done = np.array([0, 1, 2, 9]), np.array([3, 8, 4, 10])
     assert deepest(issue, done) == 3
     assert deepest(issue[:0], done[:0]) == 0
+
+
+def test_time_that_calls_overlap_in_counts_once() -> None:
+    issue, done = np.array([0, 1, 2, 9]) * 10**9, np.array([3, 8, 4, 10]) * 10**9
+    assert covered_s(issue, done) == 9.0
+    assert covered_s(issue[:0], done[:0]) == 0.0
+
+
+def test_the_speeds_of_a_run_are_those_of_a_worker_and_of_what_the_driver_counted() -> None:
+    mib = 1 << 20
+    ops = np.zeros(5, OP_DTYPE)
+    ops["op"] = [Op.WRITE, Op.WRITE, Op.WRITE, Op.WRITE, Op.READ]
+    ops["object_class"] = [2, 0, 2, 0, 0]
+    ops["length"] = [4096, 4 * mib, 4096, 4 * mib, 4 * mib]
+    ops["stream"] = [0, 0, 1, 1, 2]
+    issue = np.array([0, 1, 0, 1, 50]) * 10**6
+    done = np.array([1, 10, 1, 10, 52]) * 10**6
+    spec = load_store_spec("lmcache-driven")
+    assert isinstance(spec, LmcacheRawBlock)
+    chunk = 4 * mib / 1e6
+    counted = {"chunks_loaded": 1, "load_s": 0.008}
+    assert speeds(spec, ops, issue, done, counted) == {
+        "drain_mbps": round(2 * chunk / 0.01, 1), "load_mbps": round(chunk / 0.008, 1),
+    }  # fmt: skip
+    assert speeds(spec, ops, issue, done, {})["load_mbps"] == round(chunk / 0.002, 1)
+    assert speeds(spec, ops[:0], issue[:0], done[:0], {}) == {}
