@@ -51,9 +51,10 @@ def by_label(rows: Rows) -> dict[str, list[Row]]:
 
 def _setting(row: Row) -> str:
     lanes = f"{row['lanes']} lanes" if row["lanes"] else "as recorded"
+    states = f" ({row['dram_bytes'] // row['state_bytes']} states)" if row["state_bytes"] else ""
     return (
         f"{row['trace'].split('@')[0]}, {lanes}, {row['model']}, DRAM"
-        f" {format_size(row['dram_bytes'])}, SSD {format_size(row['ssd_bytes'])},"
+        f" {format_size(row['dram_bytes'])}{states}, SSD {format_size(row['ssd_bytes'])},"
         f" checkpoints {row['checkpoint']}"
     )
 

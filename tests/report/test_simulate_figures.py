@@ -82,6 +82,7 @@ def test_loads_are_set_against_lives(axes: Axes) -> None:
     assert lines["lru"].tolist() == [[182.5, 0.9]]
     assert lines["lru-k"].tolist() == [[1825.0, 0.8], [18250.0, pytest.approx(0.1)]]
     assert "10 GB/s off the SSD" in note and "digits may not" in note
+    assert "DRAM 9.31 GiB (100 states), SSD 93.1 GiB" in figures(ROWS)[0].device
 
 
 def test_a_request_costs_its_gpu_time_and_its_share_of_the_drive(axes: Axes) -> None:
