@@ -113,8 +113,8 @@ def fio(path: str, seconds: float, rate: int | None = None) -> Ran:
     before = _busy_s()
     done = subprocess.run(
         ["nice", "-n", "-10", "fio", "--name=bench", f"--filename={path}", "--rw=randread",
-         "--bs=4k", "--direct=1",
-         "--ioengine=io_uring", "--iodepth=32", "--time_based", f"--runtime={seconds}",
+         "--bs=4k", "--direct=1", "--ioengine=io_uring", "--iodepth=32", "--time_based",
+         f"--runtime={round(1000 * seconds)}ms",
          "--output-format=json", *([f"--rate_iops={rate}"] if rate else [])],
         capture_output=True, text=True, check=True,
     )  # fmt: skip

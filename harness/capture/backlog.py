@@ -110,10 +110,12 @@ class Backlog:
     def _take_in(self) -> None:
         try:
             for kind, payload in self._incoming:
-                if kind != stream.QUIET:
-                    with self._changed:
-                        self._put(kind, payload)
-                        self._changed.notify()
+                if kind == stream.QUIET:
+                    self._busy()  # so that it speaks of the last second when frames come again
+                    continue
+                with self._changed:
+                    self._put(kind, payload)
+                    self._changed.notify()
         except Exception as error:
             self._error = error
         with self._changed:

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-_INTERVAL_S = 0.25
+_INTERVAL_S = 0.1
 _SPARE_CPUS = 0.5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 

@@ -30,6 +30,7 @@ pytestmark = [
 ]
 
 HEAD, SINGLE, NULL, MAPPED = "/dev/nvme0n1", "/dev/nvme1n1", "/dev/nullb0", "/dev/dm-0"
+GENERIC = "/dev/ng1n1"  # SINGLE, for passthrough
 
 
 _DEVICES = """
@@ -99,6 +100,8 @@ data="--data-size=8192 --data=/dev/zero"
 nvme write {SINGLE} --start-block=64 --block-count=15 $data
 nvme read {HEAD} --start-block=32 --block-count=7 --data-size=4096
 nvme write {SINGLE} --start-block=96 --block-count=15 $data --dir-type=2 --dir-spec=3 || true
+fio --name=passthrough --filename={GENERIC} --ioengine=io_uring_cmd --cmd_type=nvme --thread \\
+    --rw=write --bs=8k --offset=512k --size=16k --iodepth=2
 """
 
 
@@ -127,15 +130,31 @@ def test_requests_of_a_hidden_path_are_the_heads(recordings: list[Recorded]) -> 
     assert any("multipath head" in note for note in requests.details["notes"])
 
 
+def passthrough_of(comm: str, recorded: Recorded) -> list[dict[str, Any]]:
+    """Rows of passthrough commands that a program issued."""
+    table = recorded.trace.table()
+    chosen = table.filter((pc.field("source") == "nvme") & (pc.field("comm") == comm))
+    return chosen.to_pylist()
+
+
 def test_passthrough_has_address_and_operation(recordings: list[Recorded]) -> None:
     requests, _ = recordings
-    table = requests.trace.table()
-    rows = table.filter(pc.field("source") == "nvme").to_pylist()
+    rows = passthrough_of("nvme", requests)
     assert [(row["op"], row["lba"], row["bytes"]) for row in rows[:2]] == [
         ("W", 64, 8192),
         ("R", 32, 4096),
     ]
-    assert all(row["comm"] == "nvme" and row["latency_ns"] > 0 for row in rows)
+    assert all(row["latency_ns"] > 0 for row in rows)
+
+
+def test_passthrough_of_io_uring_has_address_and_operation(recordings: list[Recorded]) -> None:
+    requests, _ = recordings
+    rows = passthrough_of("fio", requests)
+    assert [(row["op"], row["lba"], row["bytes"]) for row in rows] == [
+        ("W", 1024, 8192),
+        ("W", 1040, 8192),
+    ]
+    assert all(row["latency_ns"] > 0 for row in rows)
 
 
 def test_a_directive_is_a_placement_id(recordings: list[Recorded]) -> None:
