@@ -124,6 +124,8 @@ class Backlog:
 
     def _put(self, kind: int, payload: bytearray | bytes) -> None:
         size = len(payload)
+        # As without a backlog: the pipe fills up, then the ring, which counts what it loses.
+        self._changed.wait_for(lambda: self._disk_bytes <= 2 * BACKLOG_BYTES)
         if not self._disk_bytes and self._memory_bytes < _MEMORY_BYTES and not self._busy():
             self._waiting.append(_Waiting(kind, size, payload))
             self._memory_bytes += size
@@ -159,6 +161,7 @@ class Backlog:
             self._memory_bytes -= one.size
             return one.kind, one.payload
         self._disk_bytes -= one.size
+        self._changed.notify()
         self._trickle_s = time.monotonic() + one.size / _TRICKLE_BYTES_PER_S
         return one.kind, one.file.read(one.offset, one.size)
 

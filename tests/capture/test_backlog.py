@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import queue
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,6 +112,20 @@ def test_a_large_backlog_does_not_wait_for_time(
     hold(source, frames, b"a" * 10)
     monkeypatch.setattr(backlog, "BACKLOG_BYTES", 9)
     assert next(frames)[1] == b"a" * 10
+
+
+def test_a_backlog_that_grows_faster_than_it_is_read_is_bounded(
+    source: Source, waiting: Backlog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backlog, "BACKLOG_BYTES", 20)
+    source.busy = True
+    source.put(*[b"a" * 15] * 6)
+    until(lambda: source.taken == 3)  # 45 bytes wait
+    time.sleep(0.2)
+    assert source.taken == 3
+    frames = waiting.frames()
+    source.busy = False
+    assert [next(frames)[1] for _ in range(6)] == [b"a" * 15] * 6
 
 
 def test_files_go_one_by_one(
