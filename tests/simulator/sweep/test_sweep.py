@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from harness.core.errors import MachineError, UsageError
+from harness.simulator.policies import policy_names
 from harness.simulator.sweep import play
 from harness.simulator.sweep.frontier import frontier
 from harness.simulator.sweep.grid import Grid, Job, jobs_of, load_grid
@@ -179,6 +180,11 @@ def test_a_grid_without_points_or_with_a_wrong_name(tmp_path: Path, text: str, s
     path.write_text(text)
     with pytest.raises(UsageError, match=said):
         load_grid(str(path))
+
+
+def test_the_grid_of_every_policy_has_every_policy() -> None:
+    grid = load_grid("frontier")
+    assert sorted(axis.name for axis in grid.policies) == list(policy_names())
 
 
 def test_an_interrupted_write_leaves_no_part(tmp_path: Path) -> None:
