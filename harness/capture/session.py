@@ -17,9 +17,11 @@ from harness.capture.probe import LocalProbe
 from harness.core.errors import HarnessError, MachineError, MeasurementError
 
 # Arrow's own pools keep what they once had. Each batch needs the same few MiB again: left to
-# itself, malloc gives them back to the kernel and has them cleared anew, a tenth of the time.
+# itself, malloc gives them back to the kernel and has them cleared anew, a tenth of the time. What
+# one thread allocates another frees, so that they share one arena.
 ALLOCATOR = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(16 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(32 << 20),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import struct
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from harness.capture.records import SLOT_DTYPE, Kind
+from harness.capture.session import ALLOCATOR
 from harness.trace.parquet import open_trace
 from tests.capture.test_faults import until
 
@@ -34,7 +36,10 @@ def _peak_memory_mib(out: Path, million_events: int) -> float:
     events["kind_sector"][1::2] = int(Kind.COMPLETE) << 56 | np.arange(half) * 8
     events["bytes"] = 4096
     words = [sys.executable, "-m", "harness.capture.record_main", "--out", str(out)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as recorder:
+    environment = {**os.environ, **ALLOCATOR}
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment
+    ) as recorder:
         assert recorder.stdin is not None
         _send(recorder.stdin, 1, json.dumps(HELLO).encode())
         for block in range(million_events):
