@@ -173,6 +173,8 @@ def _print_store(details: dict[str, Any]) -> None:
         done.append(f"{report['chunks_hit']} of {report['chunks_wanted']} chunks hit")
         done.append(f"{report['evicted']} evicted")
     done.append(f"{format_size(store['bytes_verified'])} read back as stored")
+    if per_token := store["bytes_written_per_new_token"]:
+        done.append(f"{per_token:,.0f} B written a new token")
     console.print(f"{store['store']}: {', '.join(done)}", soft_wrap=True)
     trace = Path(details["trace"])
     console.print(f"its log and set-up: {trace.parent / trace.stem}-store/", soft_wrap=True)

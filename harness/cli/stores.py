@@ -123,7 +123,10 @@ def trace(
     if as_json:
         output.print_json(data)
         return
-    output.console().print(f"{rows:,} requests in {out}")
+    console = output.console()
+    console.print(f"{rows:,} requests in {out}")
+    if failed := made.report().get("failed_puts"):
+        console.print(f"note: {failed:,} puts failed: the store was full", soft_wrap=True)
 
 
 def plan(
@@ -302,8 +305,9 @@ def annotate(
 ) -> None:
     """Say which object of the store each request of a trace moved.
 
-    Joins by time and extent. Prints, by class of object, bytes, reads a written byte, and the share
-    of what was written that was read before it was overwritten.
+    Joins by time and extent. Prints, by class of object, bytes, reads a written byte and bytes
+    written for one that was read, the share of what was overwritten that was read before, and that
+    of what was written that was never read.
 
     Example: harness trace annotate t.parquet objects.parquet annotated.parquet
     """
@@ -326,7 +330,10 @@ def _print_annotation(data: dict[str, Any]) -> None:
         f"{data['matched']:,} of {data['requests']:,} requests matched, {data['unmatched']:,} not"
     )
     table = Table(box=None, pad_edge=False)
-    headings = ("class", "written", "read", "reads a byte", "read before overwritten", "never read")
+    headings = (
+        "class", "written", "read", "reads a byte", "writes a hit", "read before overwritten",
+        "never read",
+    )  # fmt: skip
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "class" else "right")
     for name, figures in data["by_class"].items():
@@ -335,6 +342,7 @@ def _print_annotation(data: dict[str, Any]) -> None:
             format_size(figures["written_bytes"]),
             format_size(figures["read_bytes"]),
             _share(figures["reads_per_written_byte"], "{:.2f}"),
+            _share(figures["writes_per_hit"], "{:.2f}"),
             _share(figures["read_before_overwrite_share"], "{:.1%}"),
             _share(figures["never_read_share"], "{:.1%}"),
         )

@@ -24,6 +24,8 @@ _PART = 1 << 12
 _REQUESTS = 8
 """Requests after which the clock is noted: their writes are a small share of any drive's."""
 _ALIGN = 1 << 20
+_MOST_IDLE = 100_000
+"""Requests without a write after which a store is taken to write nothing any more."""
 
 
 class StoreInput:
@@ -83,9 +85,16 @@ class StoreInput:
     def batches(self) -> Iterator[Batch]:
         """The writes and discards of an empty store from its first request on."""
         store = make_store(self.spec, self.store_bytes, self.model)
-        tokens = 0
+        tokens = idle = 0
         for requests in self._requests():
             ops = store.serve_batch(requests, reads=False)
+            idle = 0 if len(ops) else idle + len(requests)
+            if idle >= _MOST_IDLE:
+                raise UsageError(
+                    f"{self.store} has written nothing for {idle:,} requests: is it full and "
+                    "evicts nothing? Then it wears the drive no further",
+                    fix="take a store that evicts: harness stores list",
+                )
             tokens += int(requests.new_tokens.sum(dtype=np.int64))
             for at in range(0, len(ops), _PART):
                 ends = at + _PART >= len(ops)

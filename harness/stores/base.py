@@ -68,5 +68,6 @@ def need_room(capacity_bytes: int, least_bytes: int, what: str) -> None:
     if capacity_bytes < least_bytes:
         raise UsageError(
             f"a device of {format_size(capacity_bytes)} is too small: {what} needs "
-            f"{format_size(least_bytes)} ({least_bytes} bytes)"
+            f"{format_size(least_bytes)} ({least_bytes} bytes)",
+            fix="take a larger device, or a model with smaller chunks",
         )

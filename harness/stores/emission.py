@@ -16,6 +16,7 @@ from harness.core.progress import Progress, quiet
 from harness.device.guard import Target
 from harness.stores.emit import EmitResult, Pace, emit
 from harness.stores.models import load_model
+from harness.stores.names import workload_yaml
 from harness.stores.real.environment import REAL
 from harness.stores.real.lmcache_store import RealRun, run_lmcache
 from harness.stores.real.vllm_store import run_vllm
@@ -48,9 +49,11 @@ class Emission:
         return self.store in REAL
 
     def check(self) -> None:
-        """MachineError if the store is real and not installed."""
+        """MachineError if the store is real and not installed, UsageError if nobody knows it."""
         if self.real:
             REAL[self.store].need()
+        else:
+            workload_yaml("stores", self.store, tuple(REAL))
 
     def traffic(self) -> RequestSource:
         """The requests; recorded sessions several at once for a real store."""

@@ -8,6 +8,7 @@ since a larger object would not fit a slot; a hit must end where all pieces of a
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import numpy as np
@@ -27,9 +28,9 @@ from harness.stores.slot_kernel import serve
 from harness.stores.slot_state import N, SlotParams, SlotState, new_state
 from harness.stores.slot_workers import checkpoint, drain
 
-_WRITE_RACE, _READ_RACE = 1.5, 2.5
-"""Places by which io_uring's calls overtake each other; fitted to the order of writes and reads in
-captures, on 32 MiB chunks and on 4 MiB ones."""
+_WRITE_RACE = 1.5
+"""Places by which io_uring's writes overtake each other; fitted to captures on 4 and 32 MiB
+chunks, like those of reads below."""
 
 
 class Eviction(Strict):
@@ -169,7 +170,9 @@ def _params(spec: LmcacheRawBlock, capacity_bytes: int, model: ModelKv) -> SlotP
     if spec.header_bytes + payload > slot:
         raise UsageError(
             f"a chunk of {spec.chunk_tokens} tokens of {model.name} is {format_size(payload)}; "
-            f"with its header it does not fit slot_bytes of {format_size(slot)}"
+            f"with its header it does not fit slot_bytes of {format_size(slot)}",
+            fix=f"slot_bytes: {spec.header_bytes + payload} or more (leave it out for just that), "
+            "a smaller chunk_tokens, or another model",
         )
     need_room(capacity_bytes, spec.meta_total_bytes + slot, f"{spec.layout} with one slot")
     payload_room = slot - spec.header_bytes
@@ -187,7 +190,7 @@ def _params(spec: LmcacheRawBlock, capacity_bytes: int, model: ModelKv) -> SlotP
         state_tail_bytes=tail,
         store_workers=spec.num_store_workers,
         write_race=_WRITE_RACE if _uring(spec) else 0.0,
-        read_race=_READ_RACE if _uring(spec) else 0.0,
+        read_race=_read_race(payload) if _uring(spec) else 0.0,
         load_workers=spec.num_load_workers,
         batch=spec.iouring_batch if _uring(spec) else 1,
         watermark=eviction.watermark if eviction else np.inf,
@@ -203,6 +206,11 @@ def _params(spec: LmcacheRawBlock, capacity_bytes: int, model: ModelKv) -> SlotP
         memory_watermark=spec.memory.watermark if spec.memory else 1.0,
         memory_ratio=spec.memory.ratio if spec.memory else 0.0,
     )
+
+
+def _read_race(chunk_bytes: int) -> float:
+    """Places by which io_uring's reads overtake each other: 2 for 4 MiB chunks, 3 for 32 MiB."""
+    return max(1.0, 2 + math.log2(chunk_bytes / (4 << 20)) / 3)
 
 
 def _uring(spec: LmcacheRawBlock) -> bool:

@@ -115,8 +115,9 @@ def write_model_trace(
                 idle = 0 if wrote else idle + 1
                 if written_bytes is not None and idle == _MOST_IDLE:
                     raise UsageError(
-                        f"{store.name} has written nothing for {idle} requests, "
-                        f"{written} of {written_bytes} bytes so far: is it full and evicts nothing?"
+                        f"{store.name} has written nothing for {idle} requests, {written} of "
+                        f"{written_bytes} bytes so far: is it full and evicts nothing?",
+                        fix="end by --limit instead, or take a store that evicts",
                     )
                 served += 1
                 if written_bytes is not None and written >= written_bytes:

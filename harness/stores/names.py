@@ -14,15 +14,19 @@ def workload_names(kind: str) -> list[str]:
     return sorted(path.stem for path in (asset_dir("workloads") / kind).glob("*.yaml"))
 
 
-def workload_yaml(kind: str, name: str) -> Path:
-    """The YAML file of ``name`` in ``workloads/<kind>``, or the file itself if it is a path."""
+def workload_yaml(kind: str, name: str, others: tuple[str, ...] = ()) -> Path:
+    """The YAML file of ``name`` in ``workloads/<kind>``, or the file itself if it is a path.
+
+    ``others`` are names that the caller knows besides, for the error of an unknown one.
+    """
     if name.endswith((".yaml", ".yml")) or name in workload_names(kind):
         return find_yaml(f"workloads/{kind}", name)
     if "/" in name or Path(name).suffix in (".jsonl", ".json", ".csv", ".gz", ".zst", ".bin"):
         raise UsageError(f"no such file: {name}")
-    near = difflib.get_close_matches(name.lower(), workload_names(kind), n=3, cutoff=0.4)
+    known = [*others, *workload_names(kind)]
+    near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4)
     hint = f"did you mean {', '.join(near)}?" if near else ""
     raise UsageError(
         f"unknown name {name!r} in workloads/{kind}{'; ' + hint if hint else ''}",
-        fix=f"known: {', '.join(workload_names(kind))}",
+        fix=f"known: {', '.join(known)}",
     )

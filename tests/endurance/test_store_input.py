@@ -5,7 +5,9 @@ from __future__ import annotations
 from itertools import islice
 
 import numpy as np
+import pytest
 
+from harness.core.errors import UsageError
 from harness.endurance.result import to_json
 from harness.endurance.store_input import StoreInput
 from harness.endurance.wear import Options, wear
@@ -23,6 +25,14 @@ def test_the_clock_is_noted_while_a_request_trace_goes_on() -> None:
     noted = np.array([at for at in clock if at is not None])
     assert len(noted) > 50
     assert np.all(np.diff(noted) > 0)
+
+
+def test_a_full_store_that_evicts_nothing_ends_with_an_error_not_never() -> None:
+    source = StoreInput("lmcache-raw-block-legacy", "chat", "llama-3.1-8b-tp8", NAMESPACE)
+    with pytest.raises(UsageError, match=r"written nothing for 100,000 requests") as caught:
+        for _ in source.batches():
+            pass
+    assert "evicts" in str(caught.value.fix)
 
 
 def test_a_drive_worn_by_a_store_has_a_rate_and_lifetimes() -> None:

@@ -142,11 +142,13 @@ def test_a_hybrid_hit_must_end_where_the_state_is() -> None:
 
 
 def test_too_small_a_device_and_too_small_a_slot_are_refused() -> None:
-    with pytest.raises(UsageError, match="too small"):
+    with pytest.raises(UsageError, match="too small") as caught:
         make_store("lmcache-raw-block", META + SLOT - 1, MODEL)
+    assert "larger device" in str(caught.value.fix)
     spec = load_store_spec("lmcache-raw-block").model_copy(update={"slot_bytes": 1 << 20})
-    with pytest.raises(UsageError, match="does not fit slot_bytes"):
+    with pytest.raises(UsageError, match="does not fit slot_bytes") as caught:
         make_store(spec, 1 << 40, MODEL)
+    assert f"slot_bytes: {SLOT} or more" in str(caught.value.fix)
     with pytest.raises(UsageError, match=r"did you mean .*lmcache-raw-block"):
         make_store("lmcache-rawblock", 1 << 40, MODEL)
 

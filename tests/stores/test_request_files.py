@@ -62,8 +62,11 @@ def test_ids_use_all_64_bits(tmp_path: Path) -> None:
 def test_other_ids_are_refused_with_file_and_line(tmp_path: Path, bad: Any) -> None:
     rows = [mooncake_row(0, 1024, [1]), mooncake_row(1, 1024, [2, bad])]
     path = jsonl(tmp_path / "m.jsonl", rows)
-    with pytest.raises(UsageError, match=rf"m\.jsonl:2: hash_ids: {bad!r}".replace("1.5", r"1\.5")):
+    with pytest.raises(
+        UsageError, match=rf"m\.jsonl:2: hash_ids: {bad!r}".replace("1.5", r"1\.5")
+    ) as caught:
         read(path)
+    assert "from 0 to 2^64 - 1" in str(caught.value.fix)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +90,10 @@ def test_other_ids_are_refused_with_file_and_line(tmp_path: Path, bad: Any) -> N
 def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "m.jsonl"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, match=message) as caught:
         read(path)
+    if any(word in message for word in ("empty", "truncated", "backwards", "no known")):
+        assert caught.value.fix
 
 
 def test_compressed_files_read_like_plain_ones_and_cut_ones_are_refused(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ def write_scaled(
                 break
     if references == 0:
         raise UsageError(
-            f"no prompt of {requests.name} fills a chunk of {chunk_tokens * factor} tokens"
+            f"no prompt of {requests.name} fills a chunk of {chunk_tokens * factor} tokens",
+            fix="take a larger device: prompts are shortened until sixteen fit it",
         )
     whole = not requests.endless and len(new) < most and references <= _MOST_REFERENCES
     return ScaledRequests(path, factor, len(new), tuple(new), whole)

@@ -97,7 +97,10 @@ def to_ids(values: Any, where: str) -> NDArray[np.uint64]:
         pass
     for value in values:
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**64:
-            raise UsageError(f"{where}: hash_ids: {value!r} is not an unsigned 64-bit number")
+            raise UsageError(
+                f"{where}: hash_ids: {value!r} is not an unsigned 64-bit number",
+                fix="ids are whole numbers from 0 to 2^64 - 1: number the blocks so",
+            )
     raise UsageError(f"{where}: hash_ids cannot be read")
 
 

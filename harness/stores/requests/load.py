@@ -17,7 +17,7 @@ from harness.stores.requests.lanes import GAP_CAP_S
 from harness.stores.requests.lengths import lengths
 from harness.stores.requests.oracle import oracle_general
 from harness.stores.requests.synthetic import SyntheticRequests, SyntheticSpec
-from harness.stores.requests.text import lines
+from harness.stores.requests.text import lines, not_json
 from harness.stores.requests.weka import Dialect, weka
 
 FORMATS = (
@@ -98,13 +98,13 @@ def detect(path: Path) -> str:
         return "oracle-general"
     where, first = next(lines(path), (f"{path}:1", ""))
     if not first:
-        raise UsageError(f"{where}: the file is empty")
+        raise UsageError(f"{where}: the file is empty", fix="give a file that holds requests")
     if not first.startswith("{"):
         return _by_header(path, first)
     try:
         keys = set(json.loads(first))
     except ValueError as error:
-        raise UsageError(f"{where}: truncated or not JSON: {error}") from error
+        raise not_json(where, error) from error
     if "requests" in keys:
         return "weka"
     if "chat_id" in keys:

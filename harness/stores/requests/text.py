@@ -44,13 +44,21 @@ def lines(path: Path) -> Iterator[tuple[str, str]]:
             raise UsageError(f"{path}:{number}: not UTF-8 text") from error
 
 
+def not_json(where: str, error: ValueError) -> UsageError:
+    """The error that text is no JSON, at a file's line or so."""
+    return UsageError(
+        f"{where}: truncated or not JSON: {error}",
+        fix="copy the file again, or remove what was cut off",
+    )
+
+
 def json_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """("file:line", object) for each line of a JSONL file; UsageError names the line."""
     for where, text in lines(path):
         try:
             data = json.loads(text)
         except ValueError as error:
-            raise UsageError(f"{where}: truncated or not JSON: {error}") from error
+            raise not_json(where, error) from error
         if not isinstance(data, dict):
             raise UsageError(f"{where}: expected an object, got {type(data).__name__}")
         yield where, data

@@ -25,7 +25,7 @@ from harness.stores.requests.builder import (
 )
 from harness.stores.requests.form import RequestForm, Tag
 from harness.stores.requests.lanes import GAP_CAP_S, RecordedSession, interleave
-from harness.stores.requests.text import json_objects, open_bytes
+from harness.stores.requests.text import json_objects, not_json, open_bytes
 
 Dialect = Literal["auto", "relative", "absolute"]
 BLOCK = 64
@@ -77,7 +77,7 @@ def _parse(where: str, content: bytes) -> dict[str, Any]:
     try:
         data = json.loads(content)
     except ValueError as error:
-        raise UsageError(f"{where}: truncated or not JSON: {error}") from error
+        raise not_json(where, error) from error
     if not isinstance(data, dict) or not isinstance(data.get("requests"), list):
         raise UsageError(f"{where}: not a session: no list of requests")
     return data

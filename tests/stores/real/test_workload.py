@@ -98,3 +98,9 @@ def test_a_store_that_is_not_installed_says_how_to_install_it(
     broken = replace(REAL["lmcache"], folder=".venv", probe_module="no_such_module")
     assert broken.missing == "lmcache is not installed: .venv/ lacks no_such_module"
     assert not Emission("lmcache-raw-block", "chat", "llama-3.1-8b").real
+
+
+def test_an_unknown_store_is_told_of_the_real_ones_too() -> None:
+    with pytest.raises(UsageError, match="did you mean lmcache,") as caught:
+        Emission("lmcahe", "chat", "llama-3.1-8b").check()
+    assert "known: lmcache, lmcache-uring, vllm, kvbm" in str(caught.value.fix)
