@@ -9,7 +9,7 @@ from harness.calibrate.constants import SEED_R_PREFILL_TOKENS_PER_S
 from harness.core.profiles import DeviceProfile
 from harness.report.model import Figure
 from harness.report.plots import SERIES
-from harness.report.simulate_rows import Row, Rows, a_row_each, by_label, figure_of
+from harness.report.simulate_rows import Row, Rows, a_row_each, by_label, figure_of, height_of_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,16 +43,16 @@ def costs(
                       label="drive, worn" if first else None)  # fmt: skip
         a_row_each(axes, shown)
         axes.set_xlabel("USD for 1,000 requests")
-        axes.legend()
 
     note = (
-        f"Each policy at its cheapest value. {gpu_usd_per_hour:g} USD an hour of a GPU that"
-        f" prefills {SEED_R_PREFILL_TOKENS_PER_S:,.0f} tokens/s; {profile.price_usd:g} USD for"
+        f"Each policy at its cheapest value, in brackets. {gpu_usd_per_hour:g} USD an hour of a GPU"
+        f" that prefills {SEED_R_PREFILL_TOKENS_PER_S:,.0f} tokens/s; {profile.price_usd:g} USD for"
         f" {profile.tbw_bytes / 1e12:g} TB written, WAF 1. The paper gives no prices."
     )
-    return [figure_of("cost", "Cost of a request (Figure 14)", "USD", rows, draw, note)]
+    title, height = "Cost of a request (Figure 14)", height_of_rows(cheapest)
+    return [figure_of("cost", title, "USD", rows, draw, note, height_in=height)]
 
 
 def _named(row: Row) -> str:
-    settings = json.loads(row["parameters"]).items()
-    return "\n".join([row["label"], *(f"{name} {value}" for name, value in settings)])
+    values = ", ".join(str(value) for value in json.loads(row["parameters"]).values())
+    return f"{row['label']} ({values})" if values else str(row["label"])

@@ -27,6 +27,9 @@ from harness.report.simulate_rows import (
     by_label,
     figure_of,
     groups,
+    height_of_curves,
+    height_of_rows,
+    legend,
 )
 
 if TYPE_CHECKING:
@@ -83,6 +86,7 @@ def _against_wear(rows: Rows, tbw_bytes: float | None) -> list[Figure]:
     if len(by_label(rows)) < 2:
         return []
     days = tbw_bytes is not None and all(row["seconds"] for row in rows)
+    curves = len(by_label(rows))
 
     def worn(row: Row) -> float | None:
         if not days or tbw_bytes is None:
@@ -101,7 +105,7 @@ def _against_wear(rows: Rows, tbw_bytes: float | None) -> list[Figure]:
                 plain_log_ticks(axes)
             axes.set_xlabel("life at WAF 1 (days)" if days else "written to the SSD (TB)")
             axes.set_ylabel(label_y)
-            axes.legend(ncols=2)
+            legend(axes, curves)
 
         return draw
 
@@ -109,7 +113,7 @@ def _against_wear(rows: Rows, tbw_bytes: float | None) -> list[Figure]:
     found = [
         figure_of(
             "frontier", "Misses against wear (Figures 3 and 7)", "miss ratio, days or TB", rows,
-            drawn("miss", "miss ratio"), knob,
+            drawn("miss", "miss ratio"), knob, height_in=height_of_curves(curves),
         )
     ]  # fmt: skip
     if all(row["load_mean_s"] is not None for row in rows):
@@ -118,6 +122,7 @@ def _against_wear(rows: Rows, tbw_bytes: float | None) -> list[Figure]:
                 "load", "Load latency against wear (Figure 13)", "seconds, days or TB", rows,
                 drawn("load_mean_s", "mean load of a request (s)"),
                 f"{knob} Each request alone on the machine: {PUBLISHED_RATES}",
+                height_in=height_of_curves(curves),
             )
         )  # fmt: skip
     return found
@@ -137,11 +142,10 @@ def _hits_by_tier(rows: Rows) -> list[Figure]:
         a_row_each(axes, best)
         axes.set_xlim(0, 100)
         axes.set_xlabel("share of the hits that come from the SSD (%)")
-        axes.legend()
 
     return [
         figure_of("tiers", "Which tier serves hits (Figure 10)", "percent", rows, draw,
-                "Each policy at its value of fewest misses.")
+                "Each policy at its value of fewest misses.", height_in=height_of_rows(best))
     ]  # fmt: skip
 
 
@@ -163,11 +167,10 @@ def _written_by_class(rows: Rows) -> list[Figure]:
                     left += count * size
         a_row_each(axes, best)
         axes.set_xlabel("written to the SSD (TB)")
-        axes.legend()
 
     return [
         figure_of("written", "What is written, by kind (Figure 12)", "TB", rows, draw,
-                "Each policy at its value of fewest misses.")
+                "Each policy at its value of fewest misses.", height_in=height_of_rows(best))
     ]  # fmt: skip
 
 
@@ -191,11 +194,11 @@ def _useful(rows: Rows) -> list[Figure]:
         a_row_each(axes, best)
         axes.set_xlim(0, 100)
         axes.set_xlabel("share of what was written (%)")
-        axes.legend()
 
     return [
         figure_of("useful", "What writes were good for (Figure 11)", "percent", rows, draw,
-                "Useful: hit on the SSD before it left; never again: in no later request.")
+                "Useful: hit on the SSD before it left; never again: in no later request.",
+                height_in=height_of_rows(best))
     ]  # fmt: skip
 
 
@@ -254,9 +257,10 @@ def _models(rows: Rows) -> list[Figure]:
             axes.plot([x for x, _ in points], [y for _, y in points], label=label, **style(number))
         axes.set_xlabel("bytes of a state over bytes of a chunk")
         axes.set_ylabel("LRU's writes over its own")
-        axes.legend(ncols=2)
+        legend(axes, len(series))
 
     return [
         figure_of("models", "Gain in writes by model (Figure 9)", "ratio", rows, draw,
-                "The ratio of state to chunk falls with the block: 64 tokens are a quarter of 16.")
+                "The ratio of state to chunk falls with the block: 64 tokens are a quarter of 16.",
+                height_in=height_of_curves(len(series)))
     ]  # fmt: skip

@@ -22,6 +22,9 @@ Row = dict[str, Any]
 Rows = Sequence[Row]
 
 DAY_S = 86400.0
+HEIGHT_IN = 3.3
+_FEW = 8
+"""Curves whose legend fits into the axes."""
 PUBLISHED_RATES = (
     f"{SEED_B_SSD_GBPS:g} GB/s off the SSD, {SEED_B_PCIE_GBPS:g} GB/s to the GPU,"
     f" {SEED_R_PREFILL_TOKENS_PER_S:,.0f} tokens/s recomputed, as published."
@@ -61,17 +64,40 @@ def _setting(row: Row) -> str:
 
 def figure_of(
     name: str, title: str, unit: str, rows: Rows, draw: Callable[[Axes], None], note: str,
-    of: str | None = None,
+    of: str | None = None, height_in: float = HEIGHT_IN,
 ) -> Figure:  # fmt: skip
     """A figure of a group of rows, whose caption says of which, and what may be compared."""
     digits = "Shapes may be compared with the paper, digits may not: its trace is another."
-    return Figure(name, title, unit, of or _setting(rows[0]), draw, note=f"{note} {digits}")
+    return Figure(name, title, unit, of or _setting(rows[0]), draw, f"{note} {digits}", height_in)
+
+
+def height_of_rows(rows: Rows) -> float:
+    """Inches for a policy a row."""
+    return max(HEIGHT_IN, 1.0 + 0.2 * len(rows))
+
+
+def height_of_curves(curves: int) -> float:
+    """Inches for curves with their legend, which is below the axes where they are many."""
+    return HEIGHT_IN if curves <= _FEW else HEIGHT_IN + 0.19 * -(-curves // 3)
+
+
+def legend(axes: Axes, curves: int) -> None:
+    """Within the axes, or below them if there are many curves."""
+    if curves <= _FEW:
+        axes.legend(ncols=2)
+    else:
+        axes.legend(ncols=3, loc="upper center", bbox_to_anchor=(0.45, -0.17), fontsize=8)
 
 
 def a_row_each(axes: Axes, rows: Rows) -> None:
-    """A policy a row, the first on top."""
+    """A policy a row, the first on top, and what the colours are above them."""
     axes.set_yticks(range(len(rows)), [row["label"] for row in rows])
     axes.invert_yaxis()
+    axes.margins(y=0.01)
+    axes.legend(
+        loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.2,
+        handlelength=1.4, columnspacing=1.0,
+    )  # fmt: skip
 
 
 def best_of(rows: Rows) -> list[Row]:

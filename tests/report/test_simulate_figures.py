@@ -92,7 +92,7 @@ def test_a_request_costs_its_gpu_time_and_its_share_of_the_drive(axes: Axes) -> 
     widths = [bar.get_width() for bar in axes.patches]
     drive = 200 * 10 / 1825
     assert widths == pytest.approx([0.1, drive, 0.2, drive / 10])
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["lru\nk 0", "lru-k\nk 2"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["lru (0)", "lru-k (2)"]
     assert "2.16 USD an hour" in note and "200 USD for 1825 TB" in note
 
 
@@ -122,3 +122,14 @@ def test_longer_sessions_need_less_dram_a_byte_of_ssd(axes: Axes) -> None:
 def test_states_are_counted_by_how_often_they_are_asked_for(axes: Axes) -> None:
     drawn("-state-uses", axes, state_uses=USES)
     assert [bar.get_height() for bar in axes.patches] == [20, 60, 10, 0, 10]
+
+
+def test_many_policies_have_room_and_their_legend_below(axes: Axes) -> None:
+    many = [row(f"policy-{n}", n, 0.1, 10**12) for n in range(30)]
+    by_name = {one.name[3:]: one for one in figures(many)}
+    few = {one.name[3:]: one for one in figures(ROWS)}
+    for name in ("frontier", "load", "tiers", "written", "useful"):
+        assert by_name[name].height_in > few[name].height_in == 3.3, name
+    by_name["frontier"].draw(axes)
+    box = axes.get_legend().get_bbox_to_anchor().transformed(axes.transAxes.inverted())
+    assert box.y1 < 0
