@@ -331,11 +331,12 @@ def _print_annotation(data: dict[str, Any]) -> None:
     )
     table = Table(box=None, pad_edge=False)
     headings = (
-        "class", "written", "read", "reads a byte", "writes a hit", "read before overwritten",
+        "class", "written", "read", "reads a byte", "writes a hit", "read before lost",
         "never read",
     )  # fmt: skip
     for heading in headings:
-        table.add_column(heading, justify="left" if heading == "class" else "right")
+        first = heading == "class"
+        table.add_column(heading, justify="left" if first else "right", no_wrap=first)
     for name, figures in data["by_class"].items():
         table.add_row(
             name,

@@ -63,7 +63,7 @@ def _in_memory(s: SlotState, key: np.uint64) -> bool:
     return index_get(s.memory_keys, s.memory_values, key) != ABSENT
 
 
-@inner_kernel
+@inlined_kernel
 def _back_to_state(
     p: SlotParams, s: SlotState, keys: NDArray[np.uint64], first: int, found: int
 ) -> int:  # fmt: skip

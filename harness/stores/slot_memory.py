@@ -24,7 +24,7 @@ from harness.stores.index import (
     recency_remove,
     recency_touch,
 )
-from harness.stores.jit import kernel
+from harness.stores.jit import inlined_kernel, kernel
 from harness.stores.slot_state import PENDING, N, SlotParams, SlotState, T
 
 _USED, _FREE, _LOADING = int(N.MEMORY_USED), int(N.MEMORY_FREE), int(N.LOADING)
@@ -37,7 +37,7 @@ def touch_memory(s: SlotState, key: np.uint64) -> None:
     recency_touch(s.memory_nxt, s.memory_prv, index_get(s.memory_keys, s.memory_values, key))
 
 
-@kernel
+@inlined_kernel
 def keep_in_memory(s: SlotState, key: np.uint64) -> None:
     """Take a chunk that is to be stored into memory, which has room for it."""
     s.ints[_FREE] -= 1
@@ -48,13 +48,13 @@ def keep_in_memory(s: SlotState, key: np.uint64) -> None:
     s.ints[_USED] += 1
 
 
-@kernel
+@inlined_kernel
 def being_loaded(s: SlotState, now: float) -> int:
     """Chunks in memory at ``now`` only because they are being loaded or used."""
     return s.ints[_LOADING] if now < s.times[_LOADED] else 0
 
 
-@kernel
+@inlined_kernel
 def begin_loads(p: SlotParams, s: SlotState, chunks: int, now: float) -> None:
     """Read chunks from now on, after those being read already; they take up room meanwhile."""
     s.ints[_LOADING] = being_loaded(s, now) + chunks
@@ -62,7 +62,7 @@ def begin_loads(p: SlotParams, s: SlotState, chunks: int, now: float) -> None:
     s.times[_LAST_IO] = max(s.times[_LAST_IO], s.times[_LOADED])
 
 
-@kernel
+@inlined_kernel
 def memory_is_due(p: SlotParams, s: SlotState) -> bool:
     """Whether the controller has to evict from memory at its next wake-up."""
     if p.memory_chunks == 0:

@@ -117,7 +117,6 @@ class SlotState(NamedTuple):
     queue_length: NDArray[np.uint32]
     queue_class: NDArray[np.uint8]
     queue_ready: NDArray[np.float64]
-    queue_slot: NDArray[np.int32]
     queue_head: NDArray[np.int64]
     queue_held: NDArray[np.int64]
     queue_run: NDArray[np.int64]
@@ -158,7 +157,6 @@ def new_state(params: SlotParams) -> SlotState:
         queue_length=np.zeros(ring, np.uint32),
         queue_class=np.zeros(ring, np.uint8),
         queue_ready=np.zeros(ring, np.float64),
-        queue_slot=np.full(ring, NO_SLOT, np.int32),
         queue_head=np.zeros(workers, np.int64),
         queue_held=np.zeros(workers, np.int64),
         queue_run=np.zeros(workers, np.int64),

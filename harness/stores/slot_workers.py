@@ -115,13 +115,20 @@ def take_slot(p: SlotParams, s: SlotState) -> int:
 
 
 @inner_kernel
-def _put(p: SlotParams, s: SlotState, ops: OpArray, worker: int, place: int) -> None:
+def _drop(s: SlotState, key: np.uint64) -> None:
+    """A put that failed: the chunk is forgotten."""
+    s.ints[_FAILED] += 1
+    index_remove(s.keys, s.values, key)
+
+
+@inlined_kernel
+def _put(
+    p: SlotParams, s: SlotState, ops: OpArray, worker: int, place: int, slot: int
+) -> None:  # fmt: skip
     """Write the chunk at ``place`` of ``worker``'s queue; without a slot it is forgotten."""
     at = (s.queue_head[worker] + place) % QUEUE_CHUNKS
-    slot = s.queue_slot[worker, at]
     if slot == NO_SLOT:
-        s.ints[_FAILED] += 1
-        index_remove(s.keys, s.values, s.queue_key[worker, at])
+        _drop(s, s.queue_key[worker, at])
         return
     put_in_slot(
         p, s, ops, worker * p.batch + place, slot, s.queue_key[worker, at],
@@ -197,21 +204,19 @@ def race(size: int, width: float, seed: np.uint64) -> NDArray[np.int64]:
     return np.argsort(arrival)
 
 
+@inlined_kernel
+def _slot_or_none(p: SlotParams, s: SlotState) -> int:
+    return take_slot(p, s) if slots_left(p, s) > 0 else NO_SLOT
+
+
 @inner_kernel
 def _put_batch(p: SlotParams, s: SlotState, ops: OpArray, worker: int, size: int) -> None:
-    """Write the ``size`` chunks at the head of ``worker``'s queue."""
-    head = s.queue_head[worker]
+    """Write the ``size`` chunks at the head of ``worker``'s queue, in about their order."""
+    slots = np.empty(size, np.int64)
     for place in range(size):
-        slot = take_slot(p, s) if slots_left(p, s) > 0 else NO_SLOT
-        s.queue_slot[worker, (head + place) % QUEUE_CHUNKS] = slot
-    if size == 1:
-        _put(p, s, ops, worker, 0)
-    else:
-        for place in race(size, p.write_race, s.queue_key[worker, head]):
-            _put(p, s, ops, worker, place)
-    s.queue_head[worker] = (head + size) % QUEUE_CHUNKS
-    s.queue_held[worker] -= size
-    s.queue_run[worker] += size
+        slots[place] = _slot_or_none(p, s)
+    for place in race(size, p.write_race, s.queue_key[worker, s.queue_head[worker]]):
+        _put(p, s, ops, worker, place, slots[place])
 
 
 @kernel
@@ -220,7 +225,13 @@ def step(p: SlotParams, s: SlotState, ops: OpArray, worker: int, when: float) ->
     _tick(p, s, when)
     ready = s.queue_ready[worker, s.queue_head[worker]]
     size = _batch_size(p, s, worker, ready)
-    _put_batch(p, s, ops, worker, size)
+    if size == 1:
+        _put(p, s, ops, worker, 0, _slot_or_none(p, s))
+    else:
+        _put_batch(p, s, ops, worker, size)
+    s.queue_head[worker] = (s.queue_head[worker] + size) % QUEUE_CHUNKS
+    s.queue_held[worker] -= size
+    s.queue_run[worker] += size
     if s.queue_held[worker] == 0 or s.queue_ready[worker, s.queue_head[worker]] != ready:
         _rank_request(s, worker)
     end = when + size * p.chunk_write_s
