@@ -52,6 +52,12 @@ def mark(t: Any, node: int, there: bool) -> None:
         t.many[at >> 16] += change
 
 
+def is_below(t: Any, above: int, node: int) -> bool:
+    """Whether a node is below another one."""
+    ahead = t.place[node] - t.place[above]
+    return 0 < ahead and ahead < t.span[above]
+
+
 def below(t: Any, node: int) -> int:
     """Resident nodes below a node."""
     first = int(t.place[node]) + 1

@@ -37,9 +37,12 @@ below. ``o`` is an object, ``first, count`` are consecutive ones.
     used(s, first, count)    objects of its usable prefix, run by run; its state as one more run
     created(s, o)            the request makes o, which was nowhere; asked before it is placed
     recomputed(s, o)         the request computes o, which was there but could not be used
+    superseded(s, o)         the session of state o has made a later one on its path
     admit(s, o)              where a new object goes: DRAM, SSD, or 0, dropped
     write_now(s, o)          whether o, just put into DRAM, is written to the SSD as well
     key(s, q, o)             what goes first in queue q: DROP, EVICT, MOVE or MOVE_STATE
+    key_at(s, q, o, tick)    with AHEAD: the key as it was when s.reg[TICK] was tick, in this request
+    least(s, q, o, until)    with AHEAD: what the key is not below before request until
     choose(s)                (object that leaves DRAM or -1, whether it is offered to the SSD)
     demote(s, o)             whether an object that leaves DRAM is written, else it is dropped
     victim_ssd(s)            the object that the SSD gives up, or -1
@@ -83,7 +86,7 @@ from harness.simulator.objects import (
     size_of,
     state_at,
 )
-from harness.simulator.queues import key, peek, pop, push, set_aside
+from harness.simulator.queues import expire, key, key_at, least, lower, peek, pop, push, set_aside
 from harness.simulator.sizes import ObjectSizes
 from harness.simulator.state import (
     ASKED,
@@ -99,14 +102,14 @@ from harness.simulator.state import (
 __all__ = [
     "ASKED", "DRAM", "DROP", "EVICT", "HOOKS", "MOVE", "MOVE_STATE", "SSD", "Parameters",
     "World", "admit", "begin", "candidate", "choose", "chunks_behind", "class_of", "created",
-    "demote", "entered", "finish", "first_to_move", "in_dram", "key", "left", "node_of",
-    "on_ssd", "order", "peek", "pinned", "pop", "push", "recomputed", "resident",
-    "session_of", "set_aside", "size_of", "state_at", "used", "victim_ssd", "write_now",
+    "demote", "entered", "expire", "finish", "first_to_move", "in_dram", "key", "key_at", "least",
+    "left", "lower", "node_of", "on_ssd", "order", "peek", "pinned", "pop", "push", "recomputed", "resident",
+    "session_of", "set_aside", "size_of", "state_at", "superseded", "used", "victim_ssd", "write_now",
 ]  # fmt: skip
 
 HOOKS = (
-    "begin", "used", "created", "recomputed", "admit", "write_now", "key", "choose", "demote",
-    "victim_ssd", "entered", "left", "finish",
+    "begin", "used", "created", "recomputed", "superseded", "admit", "write_now", "key", "key_at",
+    "least", "choose", "demote", "victim_ssd", "entered", "left", "finish",
 )  # fmt: skip
 """Names under which the engine calls a policy."""
 
@@ -156,6 +159,10 @@ def created(s: Any, o: int) -> None:
 
 def recomputed(s: Any, o: int) -> None:
     """Nothing: the engine has stamped it."""
+
+
+def superseded(s: Any, o: int) -> None:
+    """Nothing: the engine has flagged it."""
 
 
 def admit(s: Any, o: int) -> int:
