@@ -13,6 +13,8 @@ import numpy as np
 BUCKETS = 40
 SILENT = 20
 _AWAY, _OLDEST = range(2)
+_HALVES = (16, 8, 4, 2, 1)
+"""Bits at a time in which the highest one is looked for: waits are below 2 ** 32."""
 
 
 class Idle(NamedTuple):
@@ -41,9 +43,10 @@ def idle_table(sessions: int) -> Idle:
 def bucket_of(wait: int) -> int:
     """Number of the power of two at or below a wait; waits below 1 count as 1."""
     bucket = 0
-    while wait > 1:
-        wait >>= 1
-        bucket += 1
+    for bits in _HALVES:
+        if wait >> bits > 0:
+            wait >>= bits
+            bucket += bits
     return bucket
 
 

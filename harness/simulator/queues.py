@@ -281,6 +281,12 @@ def _hold_anew(s: Any, q: int) -> None:
     s.queue_built[q] = s.reg[NOW]
 
 
+def ask(s: Any, q: int) -> None:
+    """Let keys of a queue with bounds be those of now, if it was not asked in this request."""
+    if s.queue_built[q] != s.reg[NOW]:
+        _hold_anew(s, q)
+
+
 def _open(s: Any, q: int) -> None:
     """Compute the keys of those waiting that may go before the first open one."""
     part = q + QUEUES
@@ -300,8 +306,7 @@ def _open(s: Any, q: int) -> None:
 
 
 def _peek_bounded(s: Any, q: int) -> int:
-    if s.queue_built[q] != s.reg[NOW]:
-        _hold_anew(s, q)
+    ask(s, q)
     part = q + QUEUES
     while True:
         _open(s, q)

@@ -53,9 +53,12 @@ def _queue_if(s: Any, q: int, gone: int, o: int) -> None:
 
 
 def _queue_new(s: Any, q: int, o: int) -> None:
+    """Queue an object that came; if it is no candidate now, what stands in the way does later."""
+    if not candidate(s, q, o):
+        return
     if pinned(s, o):
         keep_aside(s, q, o)
-    elif candidate(s, q, o):
+    else:
         push(s, q, o)
 
 

@@ -28,6 +28,7 @@ from harness.simulator.hooks import (
     MOVE_STATE,
     Parameters,
     World,
+    ask,
     class_of,
     expire,
     lower,
@@ -71,6 +72,8 @@ STRUCTURES = ("leaf",)
 
 _ALPHA, _CHUNK_USD, _BYTE_USD, _LIFE_S, _TBW = range(5)
 _CROSS, _CANDIDATES, _SUM, _PREDICTED, _EPOCH, _AWAY_MOST = range(6)
+_MOVING, _GOING = range(2)
+"""Who asks for what is resident below: for a candidate to move, and for what may go."""
 _HELD = 1 << 16
 """Objects that a charge may add up."""
 
@@ -171,20 +174,21 @@ def waits(s: Any, o: int) -> int:
 
 def loss(s: Any, o: int) -> float:
     """What its loss is expected to cost, in dollars."""
-    return loss_at(s, o, s.reg[TICK])
+    return loss_at(s, o, s.reg[TICK], _MOVING)
 
 
-def loss_at(s: Any, o: int, tick: int) -> float:
+def loss_at(s: Any, o: int, tick: int, asker: int) -> float:
     """What it was expected to cost at a tick of this request."""
     if class_of(s, o) == 0:
-        return share_back(s.p.idle, waits(s, o)) * lost_with(s, o, tick) * s.p.price[_CHUNK_USD]
+        chunks = lost_with(s, o, tick, asker)
+        return share_back(s.p.idle, waits(s, o)) * chunks * s.p.price[_CHUNK_USD]
     if spent(s, o, tick):
         return 0.0
     share = share_back(s.p.idle, waits(s, o)) if s.p.option[_PREDICTED] != 0 else 1.0
     return share * behind_at(s, o, tick) * s.p.price[_CHUNK_USD]
 
 
-def lost_with(s: Any, node: int, tick: int) -> int:
+def lost_with(s: Any, node: int, tick: int, asker: int) -> int:
     """Chunks lost with a chunk: itself, and those below it if it had children at a tick."""
     parent, more = s.kids[node] > 0, 0
     at = s.p.gone_count[0] - 1
@@ -192,7 +196,7 @@ def lost_with(s: Any, node: int, tick: int) -> int:
         parent = parent or s.parent[s.p.gone[0, at]] == node
         more += 1 if is_below(s.p.tree, node, s.p.gone[0, at]) else 0
         at -= 1
-    return 1 + below(s.p.tree, node) + more if parent else 1
+    return 1 + below(s.p.tree, node, asker) + more if parent else 1
 
 
 def spent(s: Any, o: int, tick: int) -> bool:
@@ -261,7 +265,7 @@ def key(s: Any, q: int, o: int) -> float:
 
 def key_at(s: Any, q: int, o: int, tick: int) -> float:
     """D at a tick of this request."""
-    return loss_at(s, o, tick) / (size_of(s, o) * float(max(waits(s, o), 1)))
+    return loss_at(s, o, tick, _GOING) / (size_of(s, o) * float(max(waits(s, o), 1)))
 
 
 def least(s: Any, q: int, o: int, until: int) -> float:
@@ -297,10 +301,10 @@ def charge(s: Any, size: int) -> float:
     if o < 0:
         return np.inf
     if s.p.option[_SUM] == 0:
-        return loss(s, o)
+        return loss_at(s, o, s.reg[TICK], _GOING)
     total, taken = 0.0, 0
     while o >= 0 and free < size and taken < _HELD:
-        total += loss(s, o)
+        total += loss_at(s, o, s.reg[TICK], _GOING)
         free += size_of(s, o)
         s.p.held[taken] = o
         taken += 1
@@ -311,13 +315,25 @@ def charge(s: Any, size: int) -> float:
     return total if free >= size else np.inf
 
 
-def advantage(s: Any, o: int, dropped: int) -> float:
-    """D / M of a candidate that passes the gate, infinite if its move costs nothing; else -1."""
+def advantage(s: Any, o: int, dropped: int, most: float) -> float:
+    """D / M of a candidate that passes the gate, infinite if its move costs nothing; else -1.
+
+    Also -1 if the price of the write alone shows that it does not pass, or not above ``most``.
+    """
     size = size_of(s, o)
     wait = max(waits(s, o), 1)
-    cost = s.p.price[_ALPHA] * (wear_factor(s) * s.p.price[_BYTE_USD] * size + charge(s, size))
+    cross = s.p.option[_CROSS] != 0 and dropped >= 0
     gain = loss(s, o)
-    if s.p.option[_CROSS] != 0 and dropped >= 0:
+    write_usd = wear_factor(s) * s.p.price[_BYTE_USD] * size
+    least_cost = s.p.price[_ALPHA] * write_usd
+    if s.cfg[CAP_SSD] - s.reg[USED_SSD] < size:
+        ask(s, EVICT)
+    if not cross and not gain > least_cost:
+        return -1.0
+    if least_cost > 0.0 and not gain / least_cost > most:
+        return -1.0
+    cost = s.p.price[_ALPHA] * (write_usd + charge(s, size))
+    if cross:
         waited = float(size_of(s, dropped)) * max(waits(s, dropped), 1)
         if not loss(s, dropped) / waited > cost / (size * float(wait)):
             return -1.0
@@ -331,7 +347,7 @@ def best_of(s: Any, q: int, dropped: int, best: int, most: float) -> tuple[int, 
     taken = 0
     o = peek(s, q)
     while o >= 0:
-        value = np.inf if on_ssd(s, o) else advantage(s, o, dropped)
+        value = np.inf if on_ssd(s, o) else advantage(s, o, dropped, most)
         if value >= 0.0 and value > most:
             best, most = o, value
         taken += 1
@@ -355,7 +371,7 @@ def choose(s: Any) -> tuple[int, bool]:
 
 def demote(s: Any, o: int) -> bool:
     """For what DRAM has no room for: the gate, without anything to drop in its place."""
-    return advantage(s, o, -1) >= 0.0
+    return advantage(s, o, -1, -1.0) >= 0.0
 
 
 def entered(s: Any, o: int, tier: int) -> None:
