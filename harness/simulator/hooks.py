@@ -98,6 +98,7 @@ from harness.simulator.queues import (
     key_at,
     least,
     lower,
+    part_of,
     peek,
     pop,
     push,
@@ -219,9 +220,10 @@ def first_to_move(s: Any) -> int:
     full, state = peek(s, MOVE), peek(s, MOVE_STATE)
     if full < 0 or state < 0:
         return max(full, state)
-    a, b = s.queue_key[MOVE, 0], s.queue_key[MOVE_STATE, 0]
+    chunks, states = part_of(s, MOVE), part_of(s, MOVE_STATE)
+    a, b = s.queue_key[chunks, 0], s.queue_key[states, 0]
     if a == b:
-        a, b = s.queue_tie[MOVE, 0], s.queue_tie[MOVE_STATE, 0]
+        a, b = s.queue_tie[chunks, 0], s.queue_tie[states, 0]
     return full if a < b else state
 
 

@@ -47,6 +47,11 @@ def _bounded(s: Any, q: int) -> bool:
     return s.cfg[AHEAD] != 0 and _anew(s, q)
 
 
+def part_of(s: Any, q: int) -> int:
+    """The heap whose first entry is the first of queue ``q``, once that was asked."""
+    return q + QUEUES if _bounded(s, q) else q
+
+
 def _goes_first(s: Any, q: int, value: float, tie: float, at: int) -> bool:
     """Whether a key and its tie go before the entry at place ``at``."""
     if value != s.queue_key[q, at]:
@@ -141,7 +146,7 @@ def follow(s: Any, q: int, gone: int, o: int) -> None:
     It takes the place of ``gone`` if that is first in the queue still, which saves a way up and a
     way down.
     """
-    part = q + QUEUES if _bounded(s, q) else q
+    part = part_of(s, q)
     first = s.queue_size[part] > 0 and s.queue_object[part, 0] == gone
     if not first or s.queued[o] & (1 << q) != 0:
         push(s, q, o)
@@ -167,7 +172,7 @@ def keep_aside(s: Any, q: int, o: int) -> None:
 
 def set_aside(s: Any, q: int) -> None:
     """Take away the first entry until the request is over."""
-    o = s.queue_object[q + QUEUES if _bounded(s, q) else q, 0]
+    o = s.queue_object[part_of(s, q), 0]
     pop(s, q)
     keep_aside(s, q, o)
 
