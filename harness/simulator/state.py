@@ -87,7 +87,7 @@ def empty_arrays(objects: int, longest: int, requests: int, bounded: bool) -> di
         "queue_built": np.full(QUEUES, -1, i8),
         "queue_until": np.zeros(QUEUES, i8),
         "queue_tick": np.zeros(QUEUES, i8),
-        "joined": np.zeros((QUEUES, objects if bounded else 0), i4),
+        "joined": np.zeros((QUEUES, objects if bounded else 0), i8),
         "queued": np.zeros(objects, np.uint8),
         "aside": np.empty(2 * QUEUES * (longest + 2), i8),
         "reg": np.zeros(REGISTERS, i8),
@@ -116,7 +116,8 @@ class State(NamedTuple):
     ``queue_key``, ``queue_tie`` float64[2 QUEUES, 2N], ``queue_object`` int32[2 QUEUES, 2N],
     ``queue_size`` int64[2 QUEUES] (entries of the queues, then of their open parts),
     ``queue_built``, ``queue_until``, ``queue_tick`` int64[QUEUES] (request whose keys they hold,
-    request from which the bounds do not, tick of the keys), ``joined`` int32[QUEUES, 2N] (tick),
+    request from which the bounds do not, tick of the keys), ``joined`` int64[QUEUES, 2N] (tick;
+    empty without bounds),
     ``queued`` uint8[2N] (bits of the queues, then of their open parts), ``aside`` int64[],
     ``reg`` int64[REGISTERS], ``cfg`` int64[SETTINGS], ``total`` int64[COUNTERS, 2], ``row``
     int32[R, 8], ``log`` int64[rows, 4] (request, action << 8 | class, node, count).

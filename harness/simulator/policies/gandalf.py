@@ -190,13 +190,13 @@ def loss_at(s: Any, o: int, tick: int, asker: int) -> float:
 
 def lost_with(s: Any, node: int, tick: int, asker: int) -> int:
     """Chunks lost with a chunk: itself, and those below it if it had children at a tick."""
-    parent, more = s.kids[node] > 0, 0
+    had_children, more = s.kids[node] > 0, 0
     at = s.p.gone_count[0] - 1
     while at >= 0 and s.p.gone_tick[0, at] > tick:
-        parent = parent or s.parent[s.p.gone[0, at]] == node
+        had_children = had_children or s.parent[s.p.gone[0, at]] == node
         more += 1 if is_below(s.p.tree, node, s.p.gone[0, at]) else 0
         at -= 1
-    return 1 + below(s.p.tree, node, asker) + more if parent else 1
+    return 1 + below(s.p.tree, node, asker) + more if had_children else 1
 
 
 def spent(s: Any, o: int, tick: int) -> bool:
@@ -207,7 +207,7 @@ def spent(s: Any, o: int, tick: int) -> bool:
 
 
 def behind_at(s: Any, o: int, tick: int) -> int:
-    """``behind``, as it was at a tick of this request."""
+    """Chunks from the last state before this one that was resident at a tick, to this one."""
     node = node_of(s, o)
     above = resident_above(s, node)
     while above >= 0 and s.p.came[above] > tick:
