@@ -35,9 +35,9 @@ import libcachesim as lcs
 reader = lcs.TraceReader(trace=sys.argv[1], trace_type=lcs.TraceType.ORACLE_GENERAL_TRACE,
                          reader_init_params=lcs.ReaderInitParam(ignore_obj_size=True))
 cache = lcs.LRU(cache_size=int(sys.argv[2]))
-start = time.perf_counter()
+start = time.process_time()
 miss, _ = cache.process_trace(reader)
-print(time.perf_counter() - start, miss)
+print(time.process_time() - start, miss)
 """
 
 
@@ -51,12 +51,12 @@ def point_of(corpus: Corpus, **options: Any) -> Point:
 
 
 def fastest(corpus: Corpus, point: Point, rounds: int, **how: Any) -> tuple[float, Run]:
-    """Seconds of the fastest of some runs, compiling left out."""
+    """CPU seconds of the fastest of some runs, compiling left out."""
     times = []
     for _ in range(rounds + 1):
-        start = time.perf_counter()
+        start = time.process_time()
         run = simulate(corpus, point, **how)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return min(times[1:]), run
 
 
@@ -67,7 +67,7 @@ def one_tier(corpus: Corpus, chunks: int, **options: Any) -> Point:
 
 
 def theirs(corpus: Corpus, chunks: int, python: str) -> tuple[float, float]:
-    """Seconds and miss ratio of libCacheSim's LRU over the same references."""
+    """CPU seconds and miss ratio of libCacheSim's LRU over the same references."""
     records = np.zeros(corpus.references, RECORD)
     records["object"] = corpus.references_of() + 1
     records["size"] = 1

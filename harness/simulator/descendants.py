@@ -1,7 +1,9 @@
 """How many nodes below one are resident, without walking the tree.
 
 Nodes are put in depth-first order, in which those below a node follow it without a gap. A byte
-says whether a node is resident; counts of 512 and of 65,536 spare most of the adding up.
+says whether a node is resident; counts of 512 and of 65,536 spare most of the adding up. The last
+answer to each of two askers is kept up to date: who asks for a node again, or goes along a chain,
+has it at once.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from harness.simulator.tree_kernel import depth_first
 class Descendants(NamedTuple):
     """``place`` and ``span`` int32[N] (place in depth-first order; nodes below, and itself).
 
-    ``bits`` uint8[N], ``some`` int32[N / 512], ``many`` int32[N / 65536].
+    ``bits`` uint8[N], ``some`` int32[N / 512], ``many`` int32[N / 65536]; ``told`` int64[2, 2]:
+    the node that each asker asked for last (-1), and its answer.
     """
 
     place: np.ndarray
@@ -25,6 +28,7 @@ class Descendants(NamedTuple):
     bits: np.ndarray
     some: np.ndarray
     many: np.ndarray
+    told: np.ndarray
 
 
 def descendants(parent: NDArray[np.int32]) -> Descendants:
@@ -38,6 +42,7 @@ def descendants(parent: NDArray[np.int32]) -> Descendants:
         np.zeros(nodes, np.uint8),
         np.zeros((nodes >> 9) + 1, np.int32),
         np.zeros((nodes >> 16) + 1, np.int32),
+        np.array([[-1, 0], [-1, 0]], np.int64),
     )
 
 
@@ -50,10 +55,35 @@ def mark(t: Any, node: int, there: bool) -> None:
         t.bits[at] = value
         t.some[at >> 9] += change
         t.many[at >> 16] += change
+        for asker in range(2):
+            if t.told[asker, 0] >= 0 and is_below(t, t.told[asker, 0], node):
+                t.told[asker, 1] += change
 
 
-def below(t: Any, node: int) -> int:
-    """Resident nodes below a node."""
+def is_below(t: Any, above: int, node: int) -> bool:
+    """Whether a node is below another one."""
+    ahead = t.place[node] - t.place[above]
+    return ahead > 0 and ahead < t.span[above]
+
+
+def below(t: Any, node: int, asker: int) -> int:
+    """Resident nodes below a node; ``asker`` is 0 or 1."""
+    last = t.told[asker, 0]
+    if node == last:
+        return t.told[asker, 1]
+    down = t.place[node] - t.place[last]
+    longer = t.span[node] - t.span[last]
+    if last >= 0 and down == 1 and longer == -1:
+        t.told[asker, 1] -= t.bits[t.place[node]]
+    elif last >= 0 and down == -1 and longer == 1:
+        t.told[asker, 1] += t.bits[t.place[last]]
+    else:
+        t.told[asker, 1] = _count_below(t, node)
+    t.told[asker, 0] = node
+    return t.told[asker, 1]
+
+
+def _count_below(t: Any, node: int) -> int:
     first = int(t.place[node]) + 1
     last = first + int(t.span[node]) - 1
     total = 0

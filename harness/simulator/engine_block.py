@@ -16,6 +16,7 @@ from harness.simulator.hooks import (
     demote,
     finish,
     recomputed,
+    superseded,
     used,
     write_now,
 )
@@ -54,6 +55,7 @@ from harness.simulator.state import (
     STATES,
     STAY,
     SUPERSEDED,
+    TICK,
     USED,
     USEFUL,
     WRITES,
@@ -176,8 +178,11 @@ def supersede(s: Any, r: int, node: int) -> None:
     above = s.made_before[node]
     if above >= 0:
         before = s.cfg[NODES] + above
-        if s.stamp[before] >= 0 and s.session[s.stamp[before]] == s.session[r]:
+        same = s.stamp[before] >= 0 and s.session[s.stamp[before]] == s.session[r]
+        if same and s.flag[before] & SUPERSEDED == 0:
+            s.reg[TICK] += 1
             s.flag[before] |= SUPERSEDED
+            superseded(s, before)
 
 
 def serve(s: Any, r: int) -> None:

@@ -37,9 +37,12 @@ below. ``o`` is an object, ``first, count`` are consecutive ones.
     used(s, first, count)    objects of its usable prefix, run by run; its state as one more run
     created(s, o)            the request makes o, which was nowhere; asked before it is placed
     recomputed(s, o)         the request computes o, which was there but could not be used
+    superseded(s, o)         the session of state o has made a later one on its path
     admit(s, o)              where a new object goes: DRAM, SSD, or 0, dropped
     write_now(s, o)          whether o, just put into DRAM, is written to the SSD as well
     key(s, q, o)             what goes first in queue q: DROP, EVICT, MOVE or MOVE_STATE
+    key_at(s, q, o, tick)    with AHEAD: the key when s.reg[TICK] was tick, in this request
+    least(s, q, o, until)    with AHEAD: what the key is not below before request until
     choose(s)                (object that leaves DRAM or -1, whether it is offered to the SSD)
     demote(s, o)             whether an object that leaves DRAM is written, else it is dropped
     victim_ssd(s)            the object that the SSD gives up, or -1
@@ -48,12 +51,17 @@ below. ``o`` is an object, ``first, count`` are consecutive ones.
     finish(s, r)             request r is over
 
 Words of the module, all optional: ``REBUILD = True`` if keys move otherwise than growing when an
-object is touched; ``ANY_NODE = True`` if they do not follow the depth of nodes (then every object
-is queued under ``structure=free``); ``STRUCTURES``, those under which the policy has a meaning, the
-usual one first (without it both, of which the usual is ``leaf`` for policies that ``choose``, else
-``free``); ``EVICT_ANY_TIER = True`` if the SSD may give up what DRAM continues; ``NEEDS =
-("future",)`` to have ``next_asked`` and ``asks``; ``LIKE = True`` if the paper was not seen: the
-label then ends in "-like".
+object is touched, or the queues whose keys do, as ``(DROP, EVICT)``: such keys hold for a request,
+from when the queue is first asked, or the object joins it, and all are computed anew in the next;
+``AHEAD = 64`` if they can be bounded for so many requests: with ``least`` only those that may go
+first are computed, and with ``key_at`` as of then (``key`` will do if nothing that happens in a
+request changes the key of an object that it does not use). When a key falls below its bound, call
+``lower(s, q, o)``, when all bounds are wrong, ``expire(s, q)``. ``ANY_NODE = True`` if keys do not
+follow the depth of nodes (then every object is queued under ``structure=free``); ``STRUCTURES``,
+those under which the policy has a meaning, the usual one first (without it both, of which the usual
+is ``leaf`` for policies that ``choose``, else ``free``); ``EVICT_ANY_TIER = True`` if the SSD may
+give up what DRAM continues; ``NEEDS = ("future",)`` to have ``next_asked`` and ``asks``; ``LIKE =
+True`` if the paper was not seen: the label then ends in "-like".
 
 Under ``leaf``, ``choose`` takes the first root-side object if ``demote`` lets it be written, and
 drops the first leaf otherwise; a refused object is not asked again until it is touched. Under
@@ -83,7 +91,19 @@ from harness.simulator.objects import (
     size_of,
     state_at,
 )
-from harness.simulator.queues import key, peek, pop, push, set_aside
+from harness.simulator.queues import (
+    ask,
+    expire,
+    key,
+    key_at,
+    least,
+    lower,
+    part_of,
+    peek,
+    pop,
+    push,
+    set_aside,
+)
 from harness.simulator.sizes import ObjectSizes
 from harness.simulator.state import (
     ASKED,
@@ -98,15 +118,16 @@ from harness.simulator.state import (
 
 __all__ = [
     "ASKED", "DRAM", "DROP", "EVICT", "HOOKS", "MOVE", "MOVE_STATE", "SSD", "Parameters",
-    "World", "admit", "begin", "candidate", "choose", "chunks_behind", "class_of", "created",
-    "demote", "entered", "finish", "first_to_move", "in_dram", "key", "left", "node_of",
-    "on_ssd", "order", "peek", "pinned", "pop", "push", "recomputed", "resident",
-    "session_of", "set_aside", "size_of", "state_at", "used", "victim_ssd", "write_now",
+    "World", "admit", "ask", "begin", "candidate", "choose", "chunks_behind", "class_of", "created",
+    "demote", "entered", "expire", "finish", "first_to_move", "in_dram", "key", "key_at", "least",
+    "left", "lower", "node_of", "on_ssd", "order", "peek", "pinned", "pop", "push", "recomputed",
+    "resident", "session_of", "set_aside", "size_of", "state_at", "superseded", "used",
+    "victim_ssd", "write_now",
 ]  # fmt: skip
 
 HOOKS = (
-    "begin", "used", "created", "recomputed", "admit", "write_now", "key", "choose", "demote",
-    "victim_ssd", "entered", "left", "finish",
+    "begin", "used", "created", "recomputed", "superseded", "admit", "write_now", "key", "key_at",
+    "least", "choose", "demote", "victim_ssd", "entered", "left", "finish",
 )  # fmt: skip
 """Names under which the engine calls a policy."""
 
@@ -158,6 +179,10 @@ def recomputed(s: Any, o: int) -> None:
     """Nothing: the engine has stamped it."""
 
 
+def superseded(s: Any, o: int) -> None:
+    """Nothing: the engine has flagged it."""
+
+
 def admit(s: Any, o: int) -> int:
     """Everything enters DRAM."""
     return DRAM
@@ -195,9 +220,10 @@ def first_to_move(s: Any) -> int:
     full, state = peek(s, MOVE), peek(s, MOVE_STATE)
     if full < 0 or state < 0:
         return max(full, state)
-    a, b = s.queue_key[MOVE, 0], s.queue_key[MOVE_STATE, 0]
+    chunks, states = part_of(s, MOVE), part_of(s, MOVE_STATE)
+    a, b = s.queue_key[chunks, 0], s.queue_key[states, 0]
     if a == b:
-        a, b = s.queue_tie[MOVE, 0], s.queue_tie[MOVE_STATE, 0]
+        a, b = s.queue_tie[chunks, 0], s.queue_tie[states, 0]
     return full if a < b else state
 
 

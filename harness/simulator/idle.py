@@ -13,6 +13,8 @@ import numpy as np
 BUCKETS = 40
 SILENT = 20
 _AWAY, _OLDEST = range(2)
+_HALVES = (16, 8, 4, 2, 1)
+"""Bits at a time in which the highest one is looked for: waits are below 2 ** 32."""
 
 
 class Idle(NamedTuple):
@@ -41,9 +43,10 @@ def idle_table(sessions: int) -> Idle:
 def bucket_of(wait: int) -> int:
     """Number of the power of two at or below a wait; waits below 1 count as 1."""
     bucket = 0
-    while wait > 1:
-        wait >>= 1
-        bucket += 1
+    for bits in _HALVES:
+        if wait >> bits > 0:
+            wait >>= bits
+            bucket += bits
     return bucket
 
 
@@ -65,6 +68,19 @@ def median_gap(t: Any) -> int:
     return 0
 
 
+def sessions_away(t: Any) -> int:
+    """Sessions taken to stay away."""
+    return t.numbers[_AWAY]
+
+
+def shares_back(t: Any, away: int, share: Any) -> None:
+    """Fill in the share that came back after so long or longer if so many sessions are away."""
+    back = 0
+    for bucket in range(BUCKETS - 1, -1, -1):
+        back += t.returned[bucket]
+        share[bucket] = (back + 1.0) / (back + away + 1.0)
+
+
 def came_back(t: Any, session_of_request: Any, r: int) -> None:
     """Request ``r`` arrives: its session's gap ends, and others may be silent for too long."""
     session = session_of_request[r]
@@ -83,7 +99,4 @@ def came_back(t: Any, session_of_request: Any, r: int) -> None:
                 t.away[silent] = 1
                 t.numbers[_AWAY] += 1
             t.numbers[_OLDEST] = oldest + 1
-    back = 0
-    for bucket in range(BUCKETS - 1, -1, -1):
-        back += t.returned[bucket]
-        t.share[bucket] = (back + 1.0) / (back + t.numbers[_AWAY] + 1.0)
+    shares_back(t, t.numbers[_AWAY], t.share)

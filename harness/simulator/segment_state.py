@@ -54,6 +54,9 @@ class SegmentState(NamedTuple):
     queue_object: np.ndarray
     queue_size: np.ndarray
     queue_built: np.ndarray
+    queue_until: np.ndarray
+    queue_tick: np.ndarray
+    joined: np.ndarray
     queued: np.ndarray
     aside: np.ndarray
     reg: np.ndarray
@@ -85,7 +88,7 @@ def new_segments(corpus: Corpus, ready: Prepared, point: Point, sizes: ObjectSiz
     part[STAMP] = -1
     return SegmentState(
         **still,
-        **empty_arrays(2 * segments, longest, corpus.requests),
+        **empty_arrays(2 * segments, longest, corpus.requests, False),
         part=part,
         flag=np.zeros(segments, np.uint8),
         stamp=np.full(segments, -1, i4),

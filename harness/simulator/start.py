@@ -46,7 +46,7 @@ def new_state(
     settings = [
         nodes, point.dram_bytes, point.ssd_bytes, sizes.chunk_bytes, sizes.state_bytes,
         point.structure == "leaf", _ON_HIT[point.on_ssd_hit], point.last_token,
-        corpus.block_tokens, sizes.state_bytes > 0, policy.rebuild, policy.any_node,
+        corpus.block_tokens, sizes.state_bytes > 0, policy.rebuild, policy.ahead, policy.any_node,
         policy.evict_any_tier, log_rows,
     ]  # fmt: skip
     columns: dict[str, Any] = {
@@ -55,7 +55,7 @@ def new_state(
     }
     return State(
         **columns,
-        **empty_arrays(objects, longest, corpus.requests),
+        **empty_arrays(objects, longest, corpus.requests, policy.ahead > 0),
         path_of=paths.path_of,
         path_first=paths.path_first,
         path_length=paths.path_length,

@@ -35,15 +35,17 @@ DROP, EVICT, MOVE, MOVE_STATE = range(4)
 QUEUES = 4
 
 # ``reg``: numbers that change.
-NOW, USED_DRAM, USED_SSD, ASIDE, LOG_ROWS, BYPASSED = range(6)
-"""``BYPASSED``: chunks went past DRAM, which the segment engine cannot express."""
-REGISTERS = 6
+NOW, USED_DRAM, USED_SSD, ASIDE, LOG_ROWS, BYPASSED, TICK = range(7)
+"""``BYPASSED``: chunks went past DRAM, which the segment engine cannot express. ``TICK``: counts
+what enters or leaves a tier, and what is superseded: a clock within requests."""
+REGISTERS = 7
 
 # ``cfg``: numbers that do not.
 (NODES, CAP_DRAM, CAP_SSD, SIZE_FULL, SIZE_STATE, LEAF, ON_HIT, LAST_TOKEN, BLOCK_TOKENS, STATES,
- REBUILD, ANY_NODE, EVICT_ANY_TIER, LOG_CAPACITY) = range(14)  # fmt: skip
-SETTINGS = 14
-"""``REBUILD``: keys are computed anew once a request. ``ANY_NODE``: under ``free``, keys do not
+ REBUILD, AHEAD, ANY_NODE, EVICT_ANY_TIER, LOG_CAPACITY) = range(15)  # fmt: skip
+SETTINGS = 15
+"""``REBUILD``: bits of the queues whose keys hold for a request. ``AHEAD``: requests for which
+their bounds hold, 0 without bounds. ``ANY_NODE``: under ``free``, keys do not
 follow depth, so that every object is queued. ``EVICT_ANY_TIER``: under ``leaf``, an SSD object
 with descendants in DRAM may be evicted."""
 
@@ -69,18 +71,23 @@ ROW_FIELDS = (
 )  # fmt: skip
 
 
-def empty_arrays(objects: int, longest: int, requests: int) -> dict[str, Any]:
+def empty_arrays(objects: int, longest: int, requests: int, bounded: bool) -> dict[str, Any]:
     """What both engines change: empty queues of ``objects``, and no count.
 
-    ``longest``: nodes of the longest path, which bounds what a request sets aside.
+    ``longest``: nodes of the longest path, which bounds what a request sets aside. ``bounded``:
+    queues have bounds.
     """
     i4, i8 = np.int32, np.int64
+    places = objects + 1 if bounded else objects
     return {
-        "queue_key": np.empty((QUEUES, objects)),
-        "queue_tie": np.empty((QUEUES, objects)),
-        "queue_object": np.empty((QUEUES, objects), i4),
-        "queue_size": np.zeros(QUEUES, i8),
+        "queue_key": np.empty((2 * QUEUES, places)),
+        "queue_tie": np.empty((2 * QUEUES, places)),
+        "queue_object": np.empty((2 * QUEUES, places), i4),
+        "queue_size": np.zeros(2 * QUEUES, i8),
         "queue_built": np.full(QUEUES, -1, i8),
+        "queue_until": np.zeros(QUEUES, i8),
+        "queue_tick": np.zeros(QUEUES, i8),
+        "joined": np.zeros((QUEUES, objects if bounded else 0), i8),
         "queued": np.zeros(objects, np.uint8),
         "aside": np.empty(2 * QUEUES * (longest + 2), i8),
         "reg": np.zeros(REGISTERS, i8),
@@ -106,8 +113,12 @@ class State(NamedTuple):
 
     Changing: ``flag`` uint8[2N], ``stamp`` int32[2N] (last request that touched it),
     ``kids_dram``, ``kids_ssd``, ``kids`` int32[N] (children in DRAM, on the SSD, anywhere),
-    ``queue_key``, ``queue_tie`` float64[QUEUES, 2N], ``queue_object`` int32[QUEUES, 2N],
-    ``queue_size``, ``queue_built`` int64[QUEUES], ``queued`` uint8[2N], ``aside`` int64[],
+    ``queue_key``, ``queue_tie`` float64[2 QUEUES, 2N], ``queue_object`` int32[2 QUEUES, 2N],
+    ``queue_size`` int64[2 QUEUES] (entries of the queues, then of their open parts),
+    ``queue_built``, ``queue_until``, ``queue_tick`` int64[QUEUES] (request whose keys they hold,
+    request from which the bounds do not, tick of the keys), ``joined`` int64[QUEUES, 2N] (tick;
+    empty without bounds),
+    ``queued`` uint8[2N] (bits of the queues, then of their open parts), ``aside`` int64[],
     ``reg`` int64[REGISTERS], ``cfg`` int64[SETTINGS], ``total`` int64[COUNTERS, 2], ``row``
     int32[R, 8], ``log`` int64[rows, 4] (request, action << 8 | class, node, count).
 
@@ -146,6 +157,9 @@ class State(NamedTuple):
     queue_object: np.ndarray
     queue_size: np.ndarray
     queue_built: np.ndarray
+    queue_until: np.ndarray
+    queue_tick: np.ndarray
+    joined: np.ndarray
     queued: np.ndarray
     aside: np.ndarray
     reg: np.ndarray

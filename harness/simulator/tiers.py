@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.simulator.hooks import choose, entered, left, victim_ssd
 from harness.simulator.objects import candidate, class_of, node_of, pinned, size_of
-from harness.simulator.queues import follow, keep_aside, peek, push
+from harness.simulator.queues import follow, keep_aside, peek, push, remember
 from harness.simulator.requestlog import SsdAction
 from harness.simulator.state import (
     CAP_DRAM,
@@ -34,6 +34,7 @@ from harness.simulator.state import (
     SSD_HIT,
     SUPERSEDED,
     SUPERSEDED_WRITES,
+    TICK,
     USED,
     USED_BEFORE,
     USED_DRAM,
@@ -52,14 +53,18 @@ def _queue_if(s: Any, q: int, gone: int, o: int) -> None:
 
 
 def _queue_new(s: Any, q: int, o: int) -> None:
+    """Queue an object that came; if it is no candidate now, what stands in the way does later."""
+    if not candidate(s, q, o):
+        return
     if pinned(s, o):
         keep_aside(s, q, o)
-    elif candidate(s, q, o):
+    else:
         push(s, q, o)
 
 
 def put_dram(s: Any, o: int) -> None:
     """Put an object for which there is room into DRAM."""
+    s.reg[TICK] += 1
     elsewhere = s.flag[o] & SSD != 0
     s.flag[o] |= DRAM
     s.reg[USED_DRAM] += size_of(s, o)
@@ -77,6 +82,8 @@ def put_dram(s: Any, o: int) -> None:
 
 def take_dram(s: Any, o: int) -> None:
     """Take an object out of DRAM."""
+    remember(s, DROP, o)
+    s.reg[TICK] += 1
     s.flag[o] &= 255 - DRAM
     s.reg[USED_DRAM] -= size_of(s, o)
     above = s.parent[o] if o < s.cfg[NODES] else -1
@@ -96,11 +103,14 @@ def take_dram(s: Any, o: int) -> None:
 
 def put_ssd(s: Any, o: int) -> None:
     """Put an object for which there is room on the SSD."""
+    s.reg[TICK] += 1
     elsewhere = s.flag[o] & DRAM != 0
     s.flag[o] |= SSD
     s.reg[USED_SSD] += size_of(s, o)
     above = s.parent[o] if o < s.cfg[NODES] else -1
     if above >= 0:
+        if s.kids_ssd[above] == 0:
+            remember(s, EVICT, above)
         s.kids_ssd[above] += 1
         if not elsewhere:
             s.kids[above] += 1
@@ -110,6 +120,8 @@ def put_ssd(s: Any, o: int) -> None:
 
 def take_ssd(s: Any, o: int) -> None:
     """Take an object off the SSD."""
+    remember(s, EVICT, o)
+    s.reg[TICK] += 1
     s.flag[o] &= 255 - SSD
     s.reg[USED_SSD] -= size_of(s, o)
     above = s.parent[o] if o < s.cfg[NODES] else -1

@@ -21,6 +21,7 @@ import numpy as np
 from harness.core.config import validate
 from harness.core.errors import UsageError
 from harness.simulator.hooks import Parameters, World
+from harness.simulator.state import QUEUES
 
 ENTRY_POINTS = "kvflash_harness.policies"
 
@@ -46,9 +47,17 @@ class Policy:
         return f"{self.name}-like" if like and not self.name.endswith("-like") else self.name
 
     @property
-    def rebuild(self) -> bool:
-        """Whether keys are computed anew once a request."""
-        return bool(getattr(self.module, "REBUILD", False))
+    def rebuild(self) -> int:
+        """Bits of the queues whose keys hold for a request."""
+        queues = getattr(self.module, "REBUILD", False)
+        if isinstance(queues, bool):
+            queues = range(QUEUES) if queues else ()
+        return sum(1 << q for q in queues)
+
+    @property
+    def ahead(self) -> int:
+        """Requests for which bounds of such keys hold; 0 without bounds."""
+        return int(getattr(self.module, "AHEAD", 0))
 
     @property
     def any_node(self) -> bool:
