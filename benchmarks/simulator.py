@@ -3,7 +3,8 @@
 Goals: LRU by segments within 50 ms a run after loading; the block engine at 20 million references
 a second; Gandalf within a second. libCacheSim (GPL-3.0, never part of the project) is run in a
 virtual environment that is thrown away, on one-tier LRU over the same references; it knows no
-prefix tree, so it looks at each of them.
+prefix tree, so it looks at each of them, and no request, so it may evict what the request that it
+is in the middle of needs: its hit ratio is a little lower.
 
     python benchmarks/simulator.py TRACE [--lanes 20] [--rounds 5] [--libcachesim PYTHON]
 """

@@ -56,12 +56,15 @@ from when the queue is first asked, or the object joins it, and all are computed
 ``AHEAD = 64`` if they can be bounded for so many requests: with ``least`` only those that may go
 first are computed, and with ``key_at`` as of then (``key`` will do if nothing that happens in a
 request changes the key of an object that it does not use). When a key falls below its bound, call
-``lower(s, q, o)``, when all bounds are wrong, ``expire(s, q)``. ``ANY_NODE = True`` if keys do not
-follow the depth of nodes (then every object is queued under ``structure=free``); ``STRUCTURES``,
-those under which the policy has a meaning, the usual one first (without it both, of which the usual
-is ``leaf`` for policies that ``choose``, else ``free``); ``EVICT_ANY_TIER = True`` if the SSD may
-give up what DRAM continues; ``NEEDS = ("future",)`` to have ``next_asked`` and ``asks``; ``LIKE =
-True`` if the paper was not seen: the label then ends in "-like".
+``lower(s, q, o)``, when all bounds are wrong, ``expire(s, q)``; ``ask(s, q)`` freezes the keys of a
+queue now, before what follows changes them. ``ANY_NODE = True`` if keys do not follow the depth of
+nodes (then every object is queued under ``structure=free``); ``STRUCTURES``, those under which the
+policy has a meaning, the usual one first (without it both, of which the usual is ``leaf`` for
+policies that ``choose``, else ``free``); ``EVICT_ANY_TIER = True`` if the SSD may give up what DRAM
+continues; ``NEEDS = ("future",)`` to have ``next_asked`` and ``asks``, ``NEEDS = ("tags",)`` for
+one that reads ``tag``, so that a trace without tags is named in the output; ``LIKE = True`` if the
+paper was not seen: the label then ends in "-like". A policy may tune a parameter while it runs: see
+``tuning``.
 
 Under ``leaf``, ``choose`` takes the first root-side object if ``demote`` lets it be written, and
 drops the first leaf otherwise; a refused object is not asked again until it is touched. Under
