@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -234,18 +235,27 @@ def _policy_table(answers: list[Answer]) -> Any:
 
 
 def _frontier_table(rows: list[dict[str, Any]]) -> Any:
-    from rich.table import Table
-
+    """What all points share stands in the title, so that the rest has room."""
     from harness.core.units import format_size
 
-    table = Table(
-        "trace", "model", "DRAM", "SSD", "policy", "parameters", "miss", "written", "on frontier",
-        title="Miss ratio against bytes written: every point, nothing left out",
+    settings = {
+        "trace": [row["trace"] for row in rows],
+        "model": [row["model"] for row in rows],
+        "DRAM": [format_size(row["dram_bytes"]) for row in rows],
+        "SSD": [format_size(row["ssd_bytes"]) for row in rows],
+    }
+    shared = [f"{name} {of[0]}" for name, of in settings.items() if len(set(of)) == 1]
+    varied = {name: of for name, of in settings.items() if len(set(of)) > 1}
+    title = "Miss ratio against bytes written: every point, nothing left out"
+    table = narrow_table(
+        "\n".join([title, *([", ".join(shared)] if shared else [])]),
+        "policy", (*varied, "miss", "written", "frontier"), 12,
     )  # fmt: skip
-    for row in rows:
+    for at, row in enumerate(rows):
+        knobs = json.loads(row["parameters"])
+        label = " ".join([row["label"], *(f"{name} {value}" for name, value in knobs.items())])
         table.add_row(
-            row["trace"], row["model"], format_size(row["dram_bytes"]),
-            format_size(row["ssd_bytes"]), row["label"], row["parameters"], f"{row['miss']:.4f}",
+            label, *(of[at] for of in varied.values()), f"{row['miss']:.4f}",
             format_size(row["written_bytes"]), "yes" if row["on_frontier"] else "",
         )  # fmt: skip
     return table
@@ -276,8 +286,9 @@ def figures(
 ) -> None:
     """Draw a sweep as the published simulator's figures: pictures, and a page with them all.
 
-    Figures 3, 5 and 7 to 13 need the records alone, or what the grid varies; 2, and lives in place
-    of bytes, a drive; 14 its price and the GPU's; 6 the trace.
+    The records alone give figures 3, 5 and 7 to 13, as far as the grid varies what they show.
+    --profile adds figure 2, and lives in place of bytes; with prices of drive and GPU there is
+    figure 14, with --trace figure 6.
 
     Example: harness simulate figures results/20261130T120000Z-simulate-sweep-frontier
     --profile 1tb-0.3dwpd --gpu-usd-per-hour 2 --trace claude-code.tar.zst
