@@ -6,29 +6,35 @@ import os
 import time
 from pathlib import Path
 
-_INTERVAL_S = 0.1
-_SPARE_CPUS = 0.5
+_NOTICE_S, _RELAX_S = 0.1, 0.5
+_LEAST_CPUS, _SPARE_CPUS = 0.1, 0.5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Pressure:
-    """Watches what the machine leaves idle of its CPUs; this process's own work counts as idle."""
+    """Watches how much of its CPUs the machine leaves idle.
+
+    High from a tenth of a second in which all were at work, whoever had them, since whatever this
+    process does then is taken from others; until half a second in which half a CPU was idle: what
+    others want is known only while this process wants nothing.
+    """
 
     def __init__(self) -> None:
-        self._at_s, self._free_s = time.monotonic(), _free_s()
+        self._at_s, self._idle_s = time.monotonic(), _idle_s()
         self._high = False
 
     def high(self) -> bool:
-        """Whether others left less than half a CPU, lately."""
-        now_s = time.monotonic()
-        if now_s - self._at_s >= _INTERVAL_S:
-            free_s = _free_s()
-            self._high = free_s - self._free_s < _SPARE_CPUS * (now_s - self._at_s)
-            self._at_s, self._free_s = now_s, free_s
+        """Whether there was none to spare, lately."""
+        passed_s = time.monotonic() - self._at_s
+        if passed_s >= (_RELAX_S if self._high else _NOTICE_S):
+            idle_s = _idle_s()
+            wanted = _SPARE_CPUS if self._high else _LEAST_CPUS
+            self._high = idle_s - self._idle_s < wanted * passed_s
+            self._at_s, self._idle_s = self._at_s + passed_s, idle_s
         return self._high
 
 
-def _free_s() -> float:
-    """CPU seconds since the start that were idle or this process's own."""
+def _idle_s() -> float:
+    """CPU seconds since the start in which nothing ran."""
     idle, iowait = Path("/proc/stat").read_text().split("\n", 1)[0].split()[4:6]
-    return (int(idle) + int(iowait)) / _TICKS_PER_S + time.process_time()
+    return (int(idle) + int(iowait)) / _TICKS_PER_S

@@ -1,7 +1,8 @@
-"""When a machine is busy: less than half a CPU left by others."""
+"""When a machine is busy: once nothing is idle, until half a CPU is."""
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -10,19 +11,35 @@ from harness.capture import pressure
 from harness.capture.pressure import Pressure
 
 
-@pytest.mark.parametrize(("free", "high"), [(0.0, True), (0.4, True), (0.6, False), (1.9, False)])
-def test_half_a_cpu_is_enough(monkeypatch: pytest.MonkeyPatch, free: float, high: bool) -> None:
-    now_s = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now_s)
-    monkeypatch.setattr(pressure, "_free_s", lambda: free * now_s)
+class Machine:
+    """A clock, and CPUs of which ``idle`` have nothing to do."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = self.idle_s = 100.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(pressure, "_idle_s", lambda: self.idle_s)
+
+    def live(self, seconds: float, idle: float) -> None:
+        self.now_s += seconds
+        self.idle_s += seconds * idle
+
+
+def test_it_is_high_from_when_nothing_is_idle_until_half_a_cpu_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine(monkeypatch)
     watched = Pressure()
     assert not watched.high()  # nothing is known yet
-    now_s += 0.5
-    assert watched.high() is high
+    for seconds, idle, high in (
+        (0.2, 0.3, False), (0.2, 0.05, True), (0.6, 0.4, True), (0.3, 2.0, True),
+        (0.3, 2.0, False), (0.2, 0.3, False),
+    ):  # fmt: skip
+        machine.live(seconds, idle)
+        assert watched.high() is high
 
 
-def test_what_this_process_uses_is_free() -> None:
-    before_s, began_s = pressure._free_s(), time.process_time()
-    while time.process_time() < began_s + 0.1:
-        pass
-    assert pressure._free_s() - before_s >= 0.1
+def test_what_is_idle_is_read_of_this_machine() -> None:
+    before_s, began_s = pressure._idle_s(), time.monotonic()
+    time.sleep(0.05)
+    passed_s = time.monotonic() - began_s
+    assert 0 <= pressure._idle_s() - before_s <= passed_s * (os.cpu_count() or 1) + 0.05
