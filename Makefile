@@ -21,7 +21,7 @@ ARCH := $(shell dpkg --print-architecture 2>/dev/null)
 # What the main job needs; what guests need besides; what only the tests need.
 APT_RUN := fio python3-bpfcc linux-headers-$(ARCH) nvme-cli kmod e2fsprogs util-linux python3-venv
 APT_GUEST := qemu-system-x86 busybox-static openssh-server cpio
-APT_TEST := $(APT_GUEST) chromium iproute2
+APT_TEST := $(APT_GUEST) chromium iproute2 sudo
 
 # Root is needed for loop devices and the probe.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
