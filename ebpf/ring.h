@@ -1,9 +1,9 @@
 /* The ring: an array that user space maps, and one counter that hands out its places.
  *
- * A BPF ring buffer takes a lock around each reservation and costs twice the time. Here a writer
- * adds one to `reserved`, so that places follow the order of causes across CPUs, fills the record
- * and writes its lap last. The reader takes what has the lap of its place, up to the first that has
- * not, and moves `consumed`. x86-64 keeps the order of the stores.
+ * A BPF ring buffer takes a lock around each reservation. Here a writer adds one to `reserved`, so
+ * that places follow the order of causes across CPUs, fills the record and writes its lap last. The
+ * reader takes what has the lap of its place, up to the first that has not, and moves `consumed`.
+ * x86-64 keeps the order of the stores.
  */
 
 #define MMAPABLE 1024 /* BPF_F_MMAPABLE */
