@@ -6,25 +6,26 @@ import os
 import time
 from pathlib import Path
 
-_NOTICE_S, _RELAX_S = 0.1, 0.5
-_LEAST_CPUS, _SPARE_CPUS = 0.1, 0.5
+_NOTICE_S, _RELAX_S = 0.1, 2.0
+_LEAST_CPUS, _SPARE_CPUS = 0.5, 0.8
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Pressure:
     """Watches how much of its CPUs the machine leaves idle.
 
-    High from a tenth of a second in which all were at work, whoever had them, since whatever this
-    process does then is taken from others; until half a second in which half a CPU was idle: what
-    others want is known only while this process wants nothing.
+    High at first, and from a tenth of a second in which less than half a CPU was idle, whoever had
+    the rest: threads that wait for each other leave some idle, and yet all of them are held up by
+    whatever takes a CPU from one. Until two seconds in which most of one was: what others want is
+    known only while this process wants nothing.
     """
 
     def __init__(self) -> None:
         self._at_s, self._idle_s = time.monotonic(), _idle_s()
-        self._high = False
+        self._high = True
 
     def high(self) -> bool:
-        """Whether there was none to spare, lately."""
+        """Whether there was too little to spare, lately."""
         passed_s = time.monotonic() - self._at_s
         if passed_s >= (_RELAX_S if self._high else _NOTICE_S):
             idle_s = _idle_s()
