@@ -64,7 +64,7 @@ static __always_inline void emit_issue(u32 kind, u64 key, u64 sector, u32 bytes,
         record->pid = owner->pid;
         __builtin_memcpy(record->comm, owner->comm, sizeof(record->comm));
     } else
-        current_issuer(&record->pid, record->comm);
+        record->pid = current_issuer(record->comm);
     commit(record, lap);
 }
 

@@ -20,7 +20,7 @@ struct record {
     u32 dev;       /* major << 20 | minor of the whole device */
     u32 cmd_flags; /* the kernel's own numbers; the loader sends their meaning along */
     u32 pid;       /* of an issue: process; of a completion: blk_status_t or -errno */
-    char comm[16]; /* of an issue only */
+    u64 comm[2];   /* of an issue only: the process's name */
 };
 
 #define SECTOR_MASK ((1ULL << 56) - 1)
