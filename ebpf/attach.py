@@ -17,6 +17,7 @@ from btf import Btf, BtfError
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 _RAW_TRACEPOINT, _TRACEPOINT = 17, 5  # BPF_PROG_TYPE_...
+_MOST_RINGS = 8
 _PROGRAMS_A_CPU = 8  # that may be at work at once on one CPU, each interrupting the one before
 
 # Attached in this order: completions first, so that no issue is seen without its completion.
@@ -74,6 +75,7 @@ def attach(arguments: argparse.Namespace, devices: list[dict]) -> dict:
         **parts,
         "maps": maps,
         "ring_records": _ring_records(arguments),
+        "rings": _rings(),
         "devices": devices,
         "compress": arguments.compress,
         "by_issuer": bool(arguments.pid or arguments.cgroup),
@@ -171,6 +173,7 @@ def _compile(
 ) -> Any:
     lines = [*macros, *filters.device_macros(devices)]
     lines.append(f"#define RING_RECORDS {_ring_records(arguments)}ULL")
+    lines.append(f"#define RINGS {_rings()}")
     lines.append(f"#define RING_MARGIN {_ring_margin()}")
     for part in ("record.h", "ring.h", *parts):
         with open(os.path.join(HERE, part)) as file:
@@ -203,15 +206,20 @@ def _refused(error: Exception) -> AttachError:
     return AttachError(f"the kernel refuses the probe: {error}")
 
 
+def _rings() -> int:
+    """A power of two: one for each CPU that is online, up to a number from which on they share."""
+    return 1 << (min(os.cpu_count() or 1, _MOST_RINGS) - 1).bit_length()
+
+
 def _ring_records(arguments: argparse.Namespace) -> int:
-    """A power of two: not more than was asked for, but room for records beside the margin."""
+    """Of all rings, a power of two: not more than asked for, but room in each beside its margin."""
     wanted = int(arguments.ring_mib * (1 << 20)) // frames.RECORD_BYTES
-    return 1 << (max(wanted, 2 * _ring_margin()).bit_length() - 1)
+    return 1 << (max(wanted, 2 * _rings() * _ring_margin()).bit_length() - 1)
 
 
 def _ring_margin() -> int:
-    """Places that stay free, so that programs on all CPUs may reserve one at the same moment."""
-    return bpfsys.possible_cpus() * _PROGRAMS_A_CPU
+    """Places of a ring that stay free: programs on all its CPUs may reserve one at once."""
+    return -(-bpfsys.possible_cpus() // _rings()) * _PROGRAMS_A_CPU
 
 
 def _bcc() -> Any:

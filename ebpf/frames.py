@@ -1,7 +1,7 @@
 """The stream from a loader to its reader: frames of a fixed head and a payload.
 
 Little-endian head of 16 bytes: magic "KVCF", kind, payload length. HELLO comes first, then
-DATA and at most one STOP, then END. A stream without END was cut off.
+DATA, MARK and at most one STOP, then END. A stream without END was cut off.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ HEAD = struct.Struct("<4sIQ")
 RECORD_BYTES = 64
 
 HELLO = 1  # JSON: what is traced, how to decode it, the devices' counters at the start
-DATA = 2  # struct record of RECORD_BYTES each, in the order of the ring
+DATA = 2  # struct record of RECORD_BYTES each, in the order of one of the rings
 STOP = 3  # JSON: the devices' counters at the end; DATA sent earlier is older than them
 END = 4  # JSON: the probe's own counters
 ERROR = 5  # JSON: message, fix, exit code
 DATA_DEFLATE = 6  # DATA, compressed
+MARK = 7  # int64: records older than this ts_ns have been sent; only where rings are several
 
 
 class Sender:
@@ -40,6 +41,10 @@ class Sender:
             self._send(DATA_DEFLATE, zlib.compress(slots, 1))
         else:
             self._send(DATA, slots)
+
+    def mark(self, ts_ns: int) -> None:
+        """Send a MARK frame."""
+        self._send(MARK, struct.pack("<q", ts_ns))
 
     def _send(self, kind: int, payload: bytes | memoryview) -> None:
         parts = [memoryview(HEAD.pack(MAGIC, kind, len(payload))), memoryview(payload)]

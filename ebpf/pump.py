@@ -1,8 +1,6 @@
-"""Forward the probe's ring buffer in bulk until told to stop. Standard library only.
+"""Forward the records of the probe's rings in bulk until told to stop. Standard library only.
 
-Started by loader.py through exec, so that the compiler's memory is gone while this runs. The ring
-(ring.h) is mapped: its positions read-write, its records read-only. A record is ready when it has
-the lap of its place; x86-64 keeps loads in order, which the loader has checked.
+Started by loader.py through exec, so that the compiler's memory is gone while this runs.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import mmap
 import os
 import select
 import signal
@@ -22,10 +19,10 @@ sys.path.insert(0, HERE)
 
 import bpfsys  # noqa: E402
 import frames  # noqa: E402
+import rings  # noqa: E402
 import sysblock  # noqa: E402
 
-_CHUNK_BYTES = 1 << 20
-# The ring is looked at this often, or as often as it would fill at two million records a second.
+# A ring is looked at this often, or as often as it would fill at two million records a second.
 _IDLE_S = 0.02
 _FASTEST_PER_S = 2_000_000
 _PIPE_BYTES = 1 << 20
@@ -45,58 +42,18 @@ _MISSED = {
 }  # fmt: skip
 
 
-class Ring:
-    """The ring of 64-byte records, mapped into this process."""
-
-    def __init__(self, fd: int, positions_fd: int, records: int) -> None:
-        self._size = records * frames.RECORD_BYTES
-        data = mmap.mmap(fd, self._size, mmap.MAP_SHARED, mmap.PROT_READ)
-        self._data = memoryview(data)
-        writable = mmap.PROT_READ | mmap.PROT_WRITE
-        positions = mmap.mmap(positions_fd, mmap.PAGESIZE, mmap.MAP_SHARED, writable)
-        self._positions = memoryview(positions).cast("Q")  # reserved, consumed
-
-    def ready(self) -> memoryview:
-        """The finished records at the front, at most a chunk, as a view into the ring."""
-        lap, start = divmod(self.forwarded * frames.RECORD_BYTES, self._size)
-        waiting = (self.recorded - self.forwarded) * frames.RECORD_BYTES
-        slots = self._data[start : start + min(waiting, _CHUNK_BYTES)]
-        # A lap's lowest byte tells it from the lap before.
-        laps = slots[:: frames.RECORD_BYTES].tobytes()
-        finished = len(laps) - len(laps.lstrip(bytes([(lap + 1) & 0xFF])))
-        return slots[: finished * frames.RECORD_BYTES]
-
-    def release(self, size: int) -> None:
-        """Give the first ``size`` bytes back to the probe."""
-        self._positions[1] += size // frames.RECORD_BYTES
-
-    @property
-    def at_start(self) -> bool:
-        """Whether a lap begins here: what is ready may go on there."""
-        return self.forwarded * frames.RECORD_BYTES % self._size == 0
-
-    @property
-    def recorded(self) -> int:
-        """Records that the probe has put in so far."""
-        return self._positions[0]
-
-    @property
-    def forwarded(self) -> int:
-        """Records that were given back."""
-        return self._positions[1]
-
-
 class Pump:
     """The life of a recording after the probe is attached."""
 
     def __init__(self, state: dict) -> None:
         self._state = state
-        maps, records = state["maps"], state["ring_records"]
-        self._ring = Ring(maps["ring"], maps["positions"], records)
+        maps, records, parts = state["maps"], state["ring_records"], state["rings"]
+        self._rings = rings.map_rings(maps["ring"], maps["positions"], records, parts)
         self._counters_fd = maps["counters"]
         self._sender = frames.Sender(sys.stdout.fileno(), compress=state["compress"])
+        self._forwarder = rings.Forwarder(self._rings, self._sender, sysblock.monotonic_ns)
         self._stopping = False
-        self._idle_s = min(_IDLE_S, records / _FASTEST_PER_S)
+        self._idle_s = min(_IDLE_S, records / parts / _FASTEST_PER_S)
         with contextlib.suppress(OSError):  # not a pipe
             fcntl.fcntl(sys.stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         usage = os.times()  # exec keeps what the compiler used
@@ -111,16 +68,16 @@ class Pump:
         """Forward until told to stop; BrokenPipeError when the reader has gone."""
         self._sender.message(frames.HELLO, self._hello())
         while not self._stopping:
-            if not self._forward():
+            if not self._forwarder.forward():
                 self._wait()
         self._sender.message(frames.STOP, {"devices": self._snapshots()})
         self._detach(_ISSUES)
         deadline = time.monotonic() + _DRAIN_S
         while time.monotonic() < deadline and self._in_flight():
-            if not self._forward():
+            if not self._forwarder.forward():
                 time.sleep(0.001)
         self._detach(None)
-        while self._forward():
+        while self._forwarder.forward():
             pass
         self._sender.message(frames.END, self._end())
 
@@ -130,15 +87,6 @@ class Pump:
             if functions is None or link[0] in functions:
                 os.close(link[1])
                 self._state["links"].remove(link)
-
-    def _forward(self) -> bool:
-        """Send what is ready; False if that was little enough to rest."""
-        slots = self._ring.ready()
-        if not slots:
-            return False
-        self._sender.data(slots)
-        self._ring.release(len(slots))
-        return len(slots) == _CHUNK_BYTES or self._ring.at_start
 
     def _wait(self) -> None:
         if select.select([sys.stdin], [], [], self._idle_s)[0]:
@@ -178,6 +126,7 @@ class Pump:
             "meaning": self._state["meaning"],
             "notes": self._state["notes"],
             "by_issuer": self._state["by_issuer"],
+            "rings": len(self._rings),
             "devices": [
                 {**device, "facts": sysblock.facts(device["name"]), **snapshot}
                 for device, snapshot in zip(self._state["devices"], self._snapshots(), strict=True)
@@ -200,8 +149,8 @@ class Pump:
         }
         usage = os.times()
         return {
-            "recorded": self._ring.recorded,
-            "forwarded": self._ring.forwarded,
+            "recorded": sum(ring.recorded for ring in self._rings),
+            "forwarded": sum(ring.forwarded for ring in self._rings),
             "ring_full_per_cpu": per_cpu,
             "missed": self._missed(),
             "inflight": [sum(sysblock.snapshot(d)["inflight"]) for d in self._state["devices"]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import stat
@@ -74,11 +75,17 @@ def _hidden_paths(head: str) -> list[str]:
 
 def monotonic_ns() -> int:
     """The kernel's monotonic clock, as the probe reads it; a time namespace shows another one."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - _namespace_offset_ns()
+
+
+@functools.cache
+def _namespace_offset_ns() -> int:
+    """What this process's time namespace adds to the monotonic clock."""
     for line in read_line("/proc/self/timens_offsets").splitlines():
         name, seconds, ns = line.split()
         if name == "monotonic":
-            return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - int(seconds) * 10**9 - int(ns)
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            return int(seconds) * 10**9 + int(ns)
+    return 0
 
 
 def snapshot(device: dict) -> dict:

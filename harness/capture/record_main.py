@@ -57,24 +57,24 @@ def record(fd: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """The result of the recording that arrives on ``fd``."""
     reader = stream.FrameReader(fd)
     first = next((f for f in reader.frames() if f[0] != stream.QUIET), (stream.QUIET, b"{}"))
-    kind, content = first[0], json.loads(bytes(first[1]))
+    kind, hello = first[0], json.loads(bytes(first[1]))
     if kind == stream.ERROR:
-        raise _as_error(content)
+        raise _as_error(hello)
     if kind != stream.HELLO:
         raise MeasurementError("the probe ended before it was attached")
     with Recorder(
-        content,
+        hello,
         arguments.out,
         arguments.command,
         bios=arguments.bios,
         segment_s=arguments.segment_s,
     ) as recorder:
-        _say({"ready": content})
+        _say({"ready": hello})
         source: stream.FrameSource = reader
         if not stat.S_ISREG(os.fstat(fd).st_mode):  # a file does not fill up
             folder = parts_folder(arguments.out)
             source = Backlog(reader.frames(), folder, first, Pressure().high)
-        for kind, content in stream.batches(source):
+        for kind, content in stream.batches(source, hello["rings"]):
             recorder.take(kind, content)
         result = recorder.finish()
     if isinstance(source, Backlog):

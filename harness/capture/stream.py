@@ -11,13 +11,11 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from harness.capture.records import SLOT_DTYPE
+from harness.capture.merge import Merge, Slots
 from harness.core.errors import MeasurementError
 
 _HEAD = struct.Struct("<4sIQ")
+_TS_NS = struct.Struct("<q")
 _MAGIC = b"KVCF"
 _MAX_FRAME_BYTES = 1 << 26
 
@@ -25,9 +23,9 @@ QUIET = 0
 """Not a frame: nothing has come for a while."""
 HELD = -1
 """Not a frame: what has come is held back."""
-HELLO, DATA, STOP, END, ERROR, DATA_DEFLATE = 1, 2, 3, 4, 5, 6
+HELLO, DATA, STOP, END, ERROR, DATA_DEFLATE, MARK = 1, 2, 3, 4, 5, 6, 7
 
-# Records are handed on once this much has come, or this long after the first of them.
+# Records are handed on once this much is ready, or this long after the first of it was.
 _BATCH_BYTES = 2 << 20
 _BATCH_S = 0.5
 _QUIET_S = 1.0
@@ -89,34 +87,35 @@ class FrameReader:
         return not select.select([self._fd], [], [], seconds)[0]
 
 
-def batches(reader: FrameSource) -> Iterator[tuple[int, Any]]:
+def batches(reader: FrameSource, rings: int) -> Iterator[tuple[int, Any]]:
     """(kind, content): JSON, an array of SLOT_DTYPE for DATA, or None for QUIET and HELD.
 
-    Small DATA frames are gathered into one.
+    DATA frames are gathered into larger ones and, if they are of several ``rings``, merged.
     """
-    gathered: list[bytearray | bytes] = []
-    size, since_s = 0, 0.0
+    merge, since_s = Merge(rings), 0.0
     for kind, payload in reader.frames():
-        if kind == DATA_DEFLATE:
-            kind, payload = DATA, zlib.decompress(payload)
-        if kind == DATA:
-            since_s = since_s if gathered else time.monotonic()
-            gathered.append(payload)
-            size += len(payload)
-            left_s = since_s + _BATCH_S - time.monotonic()
-            if size < _BATCH_BYTES and left_s > 0 and not reader.waits(left_s):
+        if kind in (DATA, DATA_DEFLATE, MARK):
+            since_s = since_s if merge.ready_bytes else time.monotonic()
+            _take_in(merge, kind, payload)
+            if not merge.ready_bytes:
                 continue
-            yield DATA, _slots(gathered)
-            gathered, size = [], 0
+            left_s = since_s + _BATCH_S - time.monotonic()
+            if merge.ready_bytes < _BATCH_BYTES and left_s > 0 and not reader.waits(left_s):
+                continue
+            yield from _records(merge.take())
             continue
-        if gathered:
-            yield DATA, _slots(gathered)
-            gathered, size = [], 0
+        yield from _records(merge.rest() if kind == END else merge.take())
         yield kind, json.loads(bytes(payload)) if kind > 0 else None
-    if gathered:
-        yield DATA, _slots(gathered)
+    yield from _records(merge.rest())
 
 
-def _slots(payloads: list[bytearray | bytes]) -> npt.NDArray[np.void]:
-    whole = payloads[0] if len(payloads) == 1 else b"".join(payloads)
-    return np.frombuffer(whole, SLOT_DTYPE)
+def _records(slots: Slots) -> Iterator[tuple[int, Slots]]:
+    if len(slots):
+        yield DATA, slots
+
+
+def _take_in(merge: Merge, kind: int, payload: bytearray | bytes) -> None:
+    if kind == MARK:
+        merge.mark(*_TS_NS.unpack(payload))
+    else:
+        merge.add(zlib.decompress(payload) if kind == DATA_DEFLATE else payload)

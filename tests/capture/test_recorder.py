@@ -69,6 +69,7 @@ def _waits_for_input(pid: int) -> bool:
 
 HELLO = {
     "kernel": "6.1", "host": "here", "notes": [], "by_issuer": False, "mode": "raw",
+    "rings": 1,
     "clock": {"realtime_ns": 0, "monotonic_ns": 0},
     "meaning": {
         "ops": {"0": "R"}, "status": "blk",
@@ -127,6 +128,6 @@ def test_loader_and_recorder_speak_of_the_same_frames() -> None:
 
     from harness.capture import stream
 
-    names = ("HELLO", "DATA", "STOP", "END", "ERROR", "DATA_DEFLATE")
+    names = ("HELLO", "DATA", "STOP", "END", "ERROR", "DATA_DEFLATE", "MARK")
     assert [getattr(frames, n) for n in names] == [getattr(stream, n) for n in names]
     assert SLOT_DTYPE.itemsize == frames.RECORD_BYTES
