@@ -5,7 +5,7 @@ the machine has CPU time to spare they are passed on at once. Otherwise they go 
 ``NNNNNN.raw``, which are read back when there is time, when the backlog is large, or at the end;
 until then in a trickle that takes less than a hundredth of a CPU, enough for a slow device. Each
 file is a stream of its own, HELLO first, which ``record_main`` makes a trace of where the recorder
-was killed.
+was killed. A mark goes along with the records before it; where these are gone it needs no file.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Backlog:
         size = len(payload)
         # As without a backlog: the pipe fills up, then the ring, which counts what it loses.
         self._changed.wait_for(lambda: self._disk_bytes <= 2 * BACKLOG_BYTES)
-        if not self._disk_bytes and self._memory_bytes < _MEMORY_BYTES and not self._busy():
+        if not self._disk_bytes and (kind == stream.MARK or self._has_time()):
             self._waiting.append(_Waiting(kind, size, payload))
             self._memory_bytes += size
             return
@@ -137,6 +137,9 @@ class Backlog:
         self._waiting.append(_Waiting(kind, size, file=self._file, offset=offset))
         self._disk_bytes += size
         self.peak_bytes = max(self.peak_bytes, self._disk_bytes)
+
+    def _has_time(self) -> bool:
+        return self._memory_bytes < _MEMORY_BYTES and not self._busy()
 
     def frames(self) -> Iterator[Frame]:
         """(kind, payload) as they came; (HELD, b"") or (QUIET, b"") once a second if none may go.

@@ -6,9 +6,11 @@ import argparse
 import json
 import os
 import queue
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +41,10 @@ class Source:
         for payload in payloads:
             self._frames.put((stream.DATA, payload))
 
+    def mark(self, ts_ns: int) -> None:
+        """A MARK."""
+        self._frames.put((stream.MARK, struct.pack("<q", ts_ns)))
+
     def end(self, error: Exception | None = None) -> None:
         """No more."""
         self._frames.put(error)
@@ -58,9 +64,14 @@ def source() -> Source:
 
 
 @pytest.fixture
-def waiting(source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Backlog:
+def trickle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the first frame goes while the machine is busy."""
     monkeypatch.setattr(backlog, "_QUIET_S", 0.2)
     monkeypatch.setattr(backlog, "_TRICKLE_BYTES_PER_S", 1)
+
+
+@pytest.fixture
+def waiting(source: Source, tmp_path: Path, trickle: None) -> Backlog:
     return Backlog(source.frames(), tmp_path, FIRST, lambda: source.busy)
 
 
@@ -154,24 +165,59 @@ def test_an_error_comes_after_what_came_before_it(
     assert got == [b"a", b"b"]
 
 
+def test_a_mark_that_follows_nothing_on_disk_needs_no_file(
+    source: Source, waiting: Backlog, tmp_path: Path
+) -> None:
+    frames = waiting.frames()
+    source.busy = True
+    source.put(b"trickle")
+    assert next(frames)[1] == b"trickle"
+    source.mark(1)
+    assert next(frames)[0] == stream.MARK
+    assert raw(tmp_path) == []
+
+
 def test_what_a_killed_recorder_leaves_on_disk_becomes_a_trace(
     source: Source, waiting: Backlog, tmp_path: Path
 ) -> None:
-    events = np.zeros(2, SLOT_DTYPE)
-    events["kind_sector"] = [int(Kind.ISSUE) << 56 | 8, int(Kind.COMPLETE) << 56 | 8]
-    events["bytes"], events["ts_ns"] = 4096, [1, 2]
-    hold(source, waiting.frames(), events.tobytes()[:64], events.tobytes()[64:])
-    (left,) = raw(tmp_path)
-    # Without the frame that had been read: it did not hold records.
-    whole = left.read_bytes()
-    head = stream.head(stream.DATA, 7) + b"trickle"
-    left.write_bytes(whole.replace(head, b""))
-    out = tmp_path / "t.parquet"
-    arguments = argparse.Namespace(out=out, command="", bios=False, segment_s=10.0)
-    with left.open("rb") as file:
-        details = record_main.record(file.fileno(), arguments)
+    issue, end = pair(8, 1)
+    hold(source, waiting.frames(), issue, end)
+    details = recovered(tmp_path)
     assert (details["requests"], details["verdict"], details["complete"]) == (1, "UNKNOWN", False)
-    assert open_trace(out).rows == 1
+    assert open_trace(tmp_path / "t.parquet").rows == 1
+
+
+@pytest.mark.usefixtures("trickle")
+def test_of_several_rings_all_is_left_also_inside_a_round(source: Source, tmp_path: Path) -> None:
+    hello = (stream.HELLO, json.dumps({**HELLO, "rings": 2}).encode())
+    waiting = Backlog(source.frames(), tmp_path, hello, lambda: source.busy)
+    first, second, third = (pair(8 * n, 10 * n) for n in (1, 2, 3))
+    frames = waiting.frames()
+    hold(source, frames, first[1] + second[1], first[0] + second[0])
+    source.mark(40)
+    source.put(third[1], third[0])
+    until(lambda: source.taken == 6)
+    details = recovered(tmp_path)
+    assert (details["requests"], details["without_latency"]) == (3, 0)
+    assert details["pairing"]["unpaired_completions"] == 0
+
+
+def pair(sector: int, ts_ns: int) -> tuple[bytes, bytes]:
+    """The records of a request's issue and of its completion."""
+    events = np.zeros(2, SLOT_DTYPE)
+    events["kind_sector"] = [int(Kind.ISSUE) << 56 | sector, int(Kind.COMPLETE) << 56 | sector]
+    events["bytes"], events["ts_ns"], events["key"] = 4096, [ts_ns, ts_ns + 5], 64 * sector
+    return events[:1].tobytes(), events[1:].tobytes()
+
+
+def recovered(folder: Path) -> dict[str, Any]:
+    """What is said of the trace of the only file on disk, without the frame that held no record."""
+    (left,) = raw(folder)
+    head = stream.head(stream.DATA, 7) + b"trickle"
+    left.write_bytes(left.read_bytes().replace(head, b""))
+    arguments = argparse.Namespace(out=folder / "t.parquet", command="", bios=False, segment_s=10.0)
+    with left.open("rb") as file:
+        return record_main.record(file.fileno(), arguments)
 
 
 def test_readers_say_what_is_not_in_an_unfinished_trace(tmp_path: Path) -> None:
