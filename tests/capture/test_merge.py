@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import frames
 import numpy as np
@@ -15,8 +19,12 @@ from hypothesis import strategies as st
 
 from harness.capture import merge, stream
 from harness.capture.merge import Merge
-from harness.capture.records import SLOT_DTYPE
+from harness.capture.options import TraceOptions
+from harness.capture.probe import LocalProbe
+from harness.capture.records import KIND_SHIFT, SLOT_DTYPE, Kind
 from harness.capture.stream import FrameReader
+from harness.device.loop import LoopDevice
+from tests.capture.conftest import fio
 from tests.capture.test_rings import Probe, mapped
 
 
@@ -177,3 +185,66 @@ def test_whatever_the_rounds_the_stream_keeps_causes_first_and_loses_nothing(
         for request, turn in zip(slots["key"].tolist(), slots["kind_sector"].tolist(), strict=True):
             assert turn == turns.get(request, 0), "an effect came before its cause"
             turns[request] = turn + 1
+
+
+class Recorded:
+    """A stream that has come already."""
+
+    def __init__(self, frames_: list[tuple[int, bytearray | bytes]]) -> None:
+        self._frames = frames_
+
+    def frames(self) -> Iterator[tuple[int, bytearray | bytes]]:
+        """What came."""
+        yield from self._frames
+
+    def waits(self, seconds: float) -> bool:
+        """The next one is always there."""
+        return False
+
+
+@pytest.mark.root
+def test_what_several_cpus_record_comes_with_causes_first(
+    loop: LoopDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hello, came = busy_stream(loop)
+    if hello["rings"] == 1:
+        pytest.skip("one CPU here, and so one ring")
+    payloads = [np.frombuffer(p, SLOT_DTYPE) for kind, p in came if kind == stream.DATA]
+    monkeypatch.setattr(stream, "_BATCH_BYTES", 64)
+    parts = [s for k, s in stream.batches(Recorded(came), hello["rings"]) if k == stream.DATA]
+    assert all((slots["ts_ns"][1:] >= slots["ts_ns"][:-1]).all() for slots in parts)
+    merged, as_it_came = np.concatenate(parts), np.concatenate(payloads)
+    for field in ("ts_ns", "key"):
+        assert (np.sort(merged[field]) == np.sort(as_it_came[field])).all()
+    assert effects_before_causes(merged) == 0
+    assert effects_before_causes(as_it_came) > 0
+
+
+def busy_stream(loop: LoopDevice) -> tuple[dict[str, Any], list[tuple[int, bytearray | bytes]]]:
+    """The loader's HELLO and what follows while jobs on all CPUs read."""
+    probe = LocalProbe(TraceOptions((loop.path,)))
+    came: list[tuple[int, bytearray | bytes]] = []
+    try:
+        incoming = FrameReader(probe.stdout.fileno()).frames()
+        hello = next(payload for kind, payload in incoming if kind == stream.HELLO)
+        thread = threading.Thread(target=lambda: came.extend(incoming))
+        thread.start()
+        cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        fio(loop.path, "--rw=randread", "--bs=4k", "--iodepth=4", "--time_based", "--runtime=1",
+            "--numjobs=4", f"--cpus_allowed={cpus}", "--cpus_allowed_policy=split")  # fmt: skip
+        probe.stop()
+        thread.join()
+    finally:
+        probe.close()
+    return json.loads(bytes(hello)), came
+
+
+def effects_before_causes(slots: merge.Slots) -> int:
+    """Completions that follow another of the same request: their issue, or the other's, does later.
+
+    Not issues that follow another, since some kernels lose a completion (``verdict.Evidence``).
+    """
+    order = np.argsort(slots["key"], kind="stable")
+    ended = (slots["kind_sector"][order] >> KIND_SHIFT) == Kind.COMPLETE
+    same = slots["key"][order][1:] == slots["key"][order][:-1]
+    return int(np.count_nonzero(same & ended[1:] & ended[:-1]))

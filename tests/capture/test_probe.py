@@ -89,6 +89,32 @@ def test_a_busy_device_is_recorded_without_a_gap(loop: LoopDevice, trace_while: 
     assert result.details["without_latency"] == result.completions_lost
 
 
+@pytest.mark.parametrize("btf", [True, False])
+def test_what_several_cpus_do_at_once_is_recorded_in_order(
+    loop: LoopDevice, tmp_path: Path, btf: bool
+) -> None:
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    if len(cpus) < 2:
+        pytest.skip("one CPU here, and so one ring")
+    with Capture(TraceOptions((loop.path,), btf=btf), tmp_path / "t.parquet") as capture:
+        # Each job on its part, so that without BTF no two requests look the same.
+        fio(loop.path, "--rw=randrw", "--bs=4k", "--iodepth=4", "--size=16m",
+            "--offset_increment=16m", "--time_based", "--runtime=1", "--numjobs=4",
+            f"--cpus_allowed={cpus[0]},{cpus[1]}", "--cpus_allowed_policy=split")  # fmt: skip
+    assert capture.hello["rings"] > 1
+    result = capture.result
+    assert result is not None and result.verdict == "LOSSLESS", result and result.details
+    pairing = result.details["pairing"]
+    # An issue behind its completion would leave the latter without a request, and a time that
+    # had to be moved would be one that came after younger ones had been written.
+    assert (pairing["unpaired_completions"], pairing["moved"]) == (0, 0)
+    assert result.details["without_latency"] == result.completions_lost
+    table = open_trace(result.trace).table(["ts_ns", "latency_ns", "comm"])
+    ts_ns = table["ts_ns"].to_numpy()
+    assert (ts_ns[1:] >= ts_ns[:-1]).all()
+    assert "fio" in set(table["comm"].to_pylist())
+
+
 def test_without_btf_the_same_requests_are_seen(loop: LoopDevice, trace_while: Tracer) -> None:
     done: dict[str, int] = {}
     result = trace_while(

@@ -123,6 +123,26 @@ def test_a_stream_cut_inside_a_frame_keeps_the_whole_frames(tmp_path: Path) -> N
     assert last["result"]["complete"] is False
 
 
+def test_a_completion_waits_for_its_issue_from_another_ring(tmp_path: Path) -> None:
+    events = np.zeros(2, SLOT_DTYPE)
+    events["kind_sector"] = [int(Kind.ISSUE) << 56 | 8, int(Kind.COMPLETE) << 56 | 8]
+    events["bytes"], events["ts_ns"] = 4096, [1, 2]
+    words = [sys.executable, "-m", "harness.capture.record_main", "--out", tmp_path / "t.parquet"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as recorder:
+        assert recorder.stdin is not None and recorder.stdout is not None
+        _send(recorder.stdin, 1, json.dumps({**HELLO, "rings": 2}).encode())
+        _send(recorder.stdin, 2, events[1:].tobytes())
+        recorder.stdin.flush()
+        recorder.stdout.readline()  # it is at work
+        time.sleep(1.0)  # longer than records are gathered
+        _send(recorder.stdin, 2, events[:1].tobytes())
+        _send(recorder.stdin, 7, struct.pack("<q", 3))
+        recorder.stdin.close()
+        result = json.loads(recorder.stdout.readline())["result"]
+    assert (result["requests"], result["without_latency"]) == (1, 0)
+    assert result["pairing"]["unpaired_completions"] == 0
+
+
 def test_loader_and_recorder_speak_of_the_same_frames() -> None:
     import frames
 
