@@ -21,7 +21,7 @@ STOP = 3  # JSON: the devices' counters at the end; DATA sent earlier is older t
 END = 4  # JSON: the probe's own counters
 ERROR = 5  # JSON: message, fix, exit code
 DATA_DEFLATE = 6  # DATA, compressed
-MARK = 7  # int64: records older than this ts_ns have been sent; only where rings are several
+MARK = 7  # int64, a time as ts_ns: what is sent later has no older effect; only of several rings
 
 
 class Sender:

@@ -39,7 +39,7 @@ def parse_arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--pid", type=int, action="append", default=[], help="with its children")
     parser.add_argument("--cgroup", help="path of a cgroup v2 folder, with those below it")
     parser.add_argument("--bios", action="store_true", help="also bios, before splitting")
-    parser.add_argument("--ring-mib", type=float, default=32, help="a power of two of pages")
+    parser.add_argument("--ring-mib", type=float, default=32, help="of all rings together")
     parser.add_argument("--compress", action="store_true", help="for a stream over a network")
     parser.add_argument("--no-btf", action="store_true", help="tracepoint arguments only")
     parser.add_argument("--cache", help="folder for a header tree")

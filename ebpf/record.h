@@ -1,4 +1,4 @@
-/* What goes through the ring: 64 bytes a record, so that none straddles the end of the ring and
+/* What goes through the ring: 64 bytes a record, so that none straddles the end of a ring and
  * user space may view it as a strided array. */
 
 enum record_kind {
@@ -28,7 +28,7 @@ struct record {
 
 /* Per-CPU counters. First those of the whole probe, then DEVICE_COUNTERS for each device. */
 enum counter {
-    LOST_ISSUE, /* the ring was full */
+    LOST_ISSUE, /* the CPU's ring was full */
     LOST_COMPLETE,
     LOST_OTHER,
     PROBE_COUNTERS,

@@ -1,6 +1,6 @@
 """Records that wait on disk while the traced work needs the CPU.
 
-Pairing and Parquet can wait, the probe's ring cannot: a thread takes frames as they come. While
+Pairing and Parquet can wait, the probe's rings cannot: a thread takes frames as they come. While
 the machine has CPU time to spare they are passed on at once. Otherwise they go to files
 ``NNNNNN.raw``, which are read back when there is time, when the backlog is large, or at the end;
 until then in a trickle that takes less than a hundredth of a CPU, enough for a slow device. Each
@@ -124,7 +124,7 @@ class Backlog:
 
     def _put(self, kind: int, payload: bytearray | bytes) -> None:
         size = len(payload)
-        # As without a backlog: the pipe fills up, then the ring, which counts what it loses.
+        # As without a backlog: the pipe fills up, then the rings, which count what they lose.
         self._changed.wait_for(lambda: self._disk_bytes <= 2 * BACKLOG_BYTES)
         if not self._disk_bytes and (kind == stream.MARK or self._has_time()):
             self._waiting.append(_Waiting(kind, size, payload))

@@ -27,7 +27,8 @@ class TraceOptions:
     btf
         Without it the probe does as on a kernel that has no type information.
     ring_mib
-        Size of the probe's ring; what does not fit while the reader is slow is lost and counted.
+        Size of the probe's rings together; what does not fit while the reader is slow is lost and
+        counted.
     segment_s
         A finished segment of the trace is written at least this often: what a kill -9 of the
         recorder can cost.
@@ -53,7 +54,7 @@ class TraceOptions:
                 f"unknown operations {''.join(sorted(unknown))!r}; known: {OP_LETTERS}"
             )
         if not 0.004 <= self.ring_mib <= 128:
-            raise UsageError("the ring must be between 0.004 and 128 MiB")
+            raise UsageError("the rings must be between 0.004 and 128 MiB")
 
     def loader_words(self) -> list[str]:
         """The loader's command line for these options."""

@@ -1,6 +1,6 @@
 """Pair issues with completions, batch by batch, and give back rows in issue order.
 
-A request's address is free for the next request only after its completion, and the ring keeps
+A request's address is free for the next request only after its completion, and the stream keeps
 the order of causes; so among the events of one key each completion belongs to the issue right
 before it. Sorting the events of a batch by key brings the two together; what is still open
 joins the next batch.
