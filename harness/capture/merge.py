@@ -1,8 +1,8 @@
 """Merge the records of the probe's rings by time, so that every cause comes before its effect.
 
 Each ring comes in the order in which its places were handed out, whatever the others hold
-(``ebpf/ring.h``). A mark of the pump says of a time that records whose causes are older than it
-have no cause that is still to come. Records are held until they are older than the mark.
+(``ebpf/ring.h``). A mark of the pump is a time: what comes after it has no effect that is older. So
+records are held until there is a younger mark.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from harness.capture.records import SLOT_DTYPE
 
 Slots = npt.NDArray[np.void]
 
-# More than rings of the usual size hold. Only a CPU that stopped inside the probe makes so many
-# wait; the older half of them then goes without the mark.
+# As much as the rings hold, by default. So many wait only while a CPU stands still inside the probe;
+# then the older half goes without a mark.
 _MOST_HELD_BYTES = 32 << 20
 _EVER_NS, _NEVER_NS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 class Merge:
-    """Records on their way; a stream of one ring is in order and has no marks.
+    """Records on their way; those of a single ring have no marks to wait for.
 
     ``ready_bytes`` is how much ``take`` may give, at most.
     """
