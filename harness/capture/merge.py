@@ -14,8 +14,8 @@ from harness.capture.records import SLOT_DTYPE
 
 Slots = npt.NDArray[np.void]
 
-# As much as the rings hold, by default. So many wait only while a CPU stands still inside the probe;
-# then the older half goes without a mark.
+# As much as the rings hold, by default. That much waits only while a CPU stands still inside the
+# probe; then the older half goes without a mark.
 _MOST_HELD_BYTES = 32 << 20
 _EVER_NS, _NEVER_NS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
