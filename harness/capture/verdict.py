@@ -48,11 +48,13 @@ def judge(evidence: Evidence) -> Judgement:
     """Weigh the probe's own loss counters against the kernel's counters of the device."""
     notes = [w.reason for w in evidence.witnesses if w.reason]
     unexplained = max(0, evidence.unpaired - evidence.in_flight_at_start) if evidence.keyed else 0
-    proven = sum(w.missing for w in evidence.witnesses) + unexplained
     if unexplained:
         notes.append(f"{unexplained} completions of requests whose issue was not seen")
     if evidence.end is None:
         notes.append("the probe ended without its account of losses")
+        unexplained = 0  # the issues may wait in a ring whose turn never came
+    proven = sum(w.missing for w in evidence.witnesses) + unexplained
+    if evidence.end is None:
         verdict: Literal["LOSSY", "UNKNOWN"] = "LOSSY" if proven else "UNKNOWN"
         return Judgement(verdict, proven, evidence.without_completion, tuple(notes))
 

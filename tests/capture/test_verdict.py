@@ -161,7 +161,8 @@ def test_without_a_witness_or_an_end_nothing_is_known() -> None:
     silent = [WitnessResult(None, 0, "no counters", {})]
     assert judge(_evidence(witnesses=silent)).verdict == "UNKNOWN"
     assert judge(_evidence(end={}, witnesses=silent)).verdict == "UNKNOWN"
-    cut = judge(Evidence(None, 10, silent, 0, 0, 4, True))
+    # Of several rings one may have been sent further than the others: issues may be missing.
+    cut = judge(Evidence(None, 10, silent, 7, 0, 4, True))
     assert (cut.verdict, cut.completions_lost) == ("UNKNOWN", 4)
 
 
