@@ -49,7 +49,7 @@ def run_schedule(lane: Lane, flight: Flight, window: Window, control: I64, meter
         produced = load_i64(words + 8 * Control.PRODUCED)
         if stop == ABANDON or meter[Meter.ENTER_ERROR] != 0:
             return
-        now = look(flight, meter, start)
+        now = look(lane, flight, meter, start)
         count = 0
         if stop == RUNNING:
             count = _gather(lane, flight, window, meter, produced, now, start)
