@@ -29,7 +29,7 @@ LONGEST_WAIT_NS = 5_000_000
 SHORT_WAIT_NS = 100_000
 STAGE_BYTES = 512 << 10
 """Staged between two looks at the clock: stamping large requests takes time by the byte."""
-FULL_SHARE = 8
+FULL_SHARE = 4
 """With all of the depth in flight, that part of it is waited for at once."""
 
 

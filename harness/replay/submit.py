@@ -282,7 +282,7 @@ def wait_until(
 def wait(lane: Lane, flight: Flight, meter: I64, timeout_ns: int, count: int) -> None:
     """Sleep in the kernel until ``count`` completions have come or the time is over."""
     scratch = flight.scratch
-    before = now_ns(scratch)
+    before = now_ns(scratch) if lane.paced else 0
     scratch[3] = 0
     scratch[4] = 0
     scratch[5] = scratch.ctypes.data + 48
@@ -293,7 +293,7 @@ def wait(lane: Lane, flight: Flight, meter: I64, timeout_ns: int, count: int) ->
         scratch.ctypes.data + 24, _GETEVENTS_ARG_BYTES,
     )  # fmt: skip
     meter[Meter.ENTERS] += 1
-    if timeout_ns > 0:
+    if lane.paced and timeout_ns > 0:
         note_sleep(flight, now_ns(scratch) - before)
     flight.at[At.WAITED] += timeout_ns
     if result < 0 and result not in (_ETIME, _EINTR, _EBUSY, _EAGAIN):
