@@ -66,6 +66,7 @@ def assemble(
             "no_room": rig.meter(Meter.EAGAIN),
             "blocking": rig.meter(Meter.BLOCKING),
             "system_calls": rig.meter(Meter.ENTERS),
+            "lone_call_ns": rig.meter(Meter.LONE_CALLS_NS) / max(rig.meter(Meter.LONE_CALLS), 1),
             "starved_s": rig.meter(Meter.STARVED_NS) / 1e9,
             "held_up": {
                 "count": rig.meter(Meter.STALLS),
@@ -235,7 +236,6 @@ def _notes(session: Session, found: Survey, seen: dict[str, Any] | None) -> list
         notes.append(f"the kernel split commands into {seen['kernel_splits']} more requests")
     if found.requests[Op.FLUSH] or found.requests[Op.WRITE_ZEROES]:
         notes.append("flushes and write-zeroes are issued by a kernel worker, a little later")
-    wished = session.options.realtime and session.options.mode != "flat-out"
-    if wished and session.rig.priority != "real-time":
+    if session.rig.refused:
         notes.append(f"no real-time priority was permitted ({session.rig.priority})")
     return notes

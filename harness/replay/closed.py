@@ -105,7 +105,7 @@ def run_closed(
         if stop == ABANDON or meter[Meter.ENTER_ERROR] != 0:
             return
         _admit(lane, flight, window, loop, produced)
-        now = look(flight, meter, start)
+        now = look(lane, flight, meter, start)
         count = 0
         if stop == RUNNING:
             count = _gather(lane, flight, window, meter, loop, now, start)

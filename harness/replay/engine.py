@@ -29,7 +29,7 @@ LONGEST_WAIT_NS = 5_000_000
 SHORT_WAIT_NS = 100_000
 STAGE_BYTES = 512 << 10
 """Staged between two looks at the clock: stamping large requests takes time by the byte."""
-FULL_SHARE = 8
+FULL_SHARE = 4
 """With all of the depth in flight, that part of it is waited for at once."""
 
 
@@ -49,7 +49,7 @@ def run_schedule(lane: Lane, flight: Flight, window: Window, control: I64, meter
         produced = load_i64(words + 8 * Control.PRODUCED)
         if stop == ABANDON or meter[Meter.ENTER_ERROR] != 0:
             return
-        now = look(flight, meter, start)
+        now = look(lane, flight, meter, start)
         count = 0
         if stop == RUNNING:
             count = _gather(lane, flight, window, meter, produced, now, start)

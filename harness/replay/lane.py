@@ -21,8 +21,9 @@ class Lane(NamedTuple):
         Commands in flight, and in one system call, at most.
     paced
         Whether due times count; else every command is due at once.
-    spin_ns, spins_busy
-        Shorter waits are spent looking at the clock; also while commands are in flight?
+    spin_ns, spins_busy, modest
+        Shorter waits are spent looking at the clock; also while commands are in flight? And
+        whether the engine is real-time only when it must (``punctual``).
     device_fd, ring_discard
         For discards outside the ring, where the kernel has none inside.
     read_address, read_slot, write_address, write_slot
@@ -48,6 +49,7 @@ class Lane(NamedTuple):
     paced: bool
     spin_ns: int
     spins_busy: bool
+    modest: bool
     device_fd: int
     ring_discard: bool
     read_address: int
@@ -68,7 +70,9 @@ class At(IntEnum):
     NEXT command to stage (or, in a closed loop, to admit), FREE buffer slots, how many commands
     wait to be issued AGAIN, how many are FINISHED since the last look. LOOKED is when the engine
     last looked at the clock, WAITED how long it meant to sleep since, HELD how long it was held
-    up since it last took completions (ns each). STAGED commands have a slot, and are not submitted.
+    up since it last took completions, AWAKE how much longer it has been awake than it may be for
+    what it slept (ns each). STAGED commands have a slot, and are not submitted. REALTIME is 1 while
+    the engine has such a priority.
     """
 
     NEXT = 0
@@ -79,6 +83,8 @@ class At(IntEnum):
     WAITED = 5
     HELD = 6
     STAGED = 7
+    AWAKE = 8
+    REALTIME = 9
 
 
 _NEVER = 1 << 62
@@ -125,5 +131,5 @@ def make_flight(window_size: int, depth: int, first: int) -> Flight:
         staged=np.zeros(depth, np.int64),
         finished=np.zeros(depth, np.int64),
         scratch=np.zeros(8, np.int64),
-        at=np.array([first, depth, 0, 0, _NEVER, 0, 0, 0], np.int64),
+        at=np.array([first, depth, 0, 0, _NEVER, 0, 0, 0, 0, 0], np.int64),
     )

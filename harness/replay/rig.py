@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -18,19 +15,16 @@ from harness.device.info import DeviceInfo
 from harness.device.ring import Ring
 from harness.replay.closed import Loop, make_loop, run_closed
 from harness.replay.engine import run_schedule
-from harness.replay.lane import Flight, Lane, make_flight
+from harness.replay.lane import At, Flight, Lane, make_flight
 from harness.replay.options import ReplayOptions
+from harness.replay.punctual import SPIN_NS, prioritise, served_by_threads, spare_processor
 from harness.replay.verify import make_truth
 from harness.replay.window import I64, U64, Control, Meter, Window
 
-SPIN_NS = 20_000
 POOL_BYTES = 512 << 20
 _DEEPEST = 1024
 _PAGE = 4096
-_PR_SET_TIMERSLACK = 29
 _PLUGGED, _UNPLUGGED = 32, 2
-_SERVED_BY_THREADS = ("loop", "nbd", "drbd")
-"""Devices whose work is done by threads: an engine that spins may take their processor."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +98,10 @@ class Rig:
         if options.mode == "closed-loop":
             self.loop = make_loop(window.size, target.size_bytes, unit_bytes, options.speed)
         self.huge = True
-        self.priority = "normal"
+        # Flat out there is no time to keep, and a meeker engine reaps more at a time.
+        self._punctual = options.realtime and options.mode != "flat-out"
+        self._by_threads = served_by_threads(target.name)
+        self._priority = "normal"
         self.failures: list[BaseException] = []
         self.lanes: list[Lane] = []
         self.meters: list[I64] = []
@@ -148,7 +145,8 @@ class Rig:
                 batch=min(batch_limit(), depth),
                 paced=options.mode != "flat-out",
                 spin_ns=SPIN_NS,
-                spins_busy=not target.name.startswith(_SERVED_BY_THREADS),
+                spins_busy=not self._by_threads or spare_processor(options.queues),
+                modest=self._by_threads and self._punctual,
                 device_fd=target.fd,
                 ring_discard=has_ring_discard(),
                 read_address=reads.address,
@@ -190,15 +188,31 @@ class Rig:
 
     def _run(self, number: int) -> None:
         try:
-            # Flat out there is no time to keep, and a meeker engine reaps more at a time.
-            punctual = self._options.realtime and self._options.mode != "flat-out"
-            self.priority = _prioritise(punctual)
+            lane, flight = self.lanes[number], self._flights[number]
+            self._priority = prioritise(self._punctual, modest=lane.modest)
+            flight.at[At.REALTIME] = self._priority == "real-time"
             self._rings[number].enable()
-            self._engine(
-                self.lanes[number], self._flights[number], self.control, self.meters[number]
-            )
+            self._engine(lane, flight, self.control, self.meters[number])
         except BaseException as error:
             self.failures.append(error)
+
+    @property
+    def priority(self) -> str:
+        """What the engines run at; of those that were promoted, from when on."""
+        promoted = [int(meter[Meter.PROMOTED_NS]) for meter in self.meters]
+        if max(promoted) > 0:
+            first_ns = min(at for at in promoted if at > 0)
+            return f"normal, real-time from {first_ns / 1e9:.3f} s on"
+        return self._priority
+
+    @property
+    def refused(self) -> bool:
+        """Whether an engine wanted to be real-time and was not permitted to."""
+        if not self._punctual:
+            return False
+        if self._priority == "normal" and self._by_threads:
+            return any(meter[Meter.PROMOTED_NS] < 0 for meter in self.meters)
+        return self._priority != "real-time"
 
     def running(self) -> bool:
         """Whether any engine is still at work."""
@@ -227,20 +241,3 @@ class Rig:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _prioritise(realtime: bool) -> str:
-    """Make the calling thread punctual, as far as permitted; what was achieved."""
-    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
-    attempts: list[tuple[str, Callable[[], object]]] = [
-        ("nice -10", lambda: os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -10)),
-    ]
-    if realtime:
-        attempts.insert(
-            0, ("real-time", lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)))
-        )
-    for name, attempt in attempts:
-        with contextlib.suppress(OSError):
-            attempt()
-            return name
-    return "normal"

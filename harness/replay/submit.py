@@ -26,6 +26,7 @@ from harness.device.ring import (
 from harness.replay.jit import inner
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_u32, now_ns, pause, store_i64, store_u32, system_call
+from harness.replay.punctual import may_spin, note_sleep, note_time
 from harness.replay.verify import check_read, note_failure, note_issue
 from harness.replay.window import FLAG_FUA, I64, Meter, Window
 
@@ -40,25 +41,14 @@ _FALLOC_ZERO_KEEP_SIZE = 0x11
 _GETEVENTS_ARG_BYTES = 24
 _PATIENCE = 64
 """Refusals after which a command may block, in a worker thread of the kernel."""
-_STALL_NS = 1_000_000
-"""An engine that has not looked at the clock for longer was held up itself."""
 
 
 @inner
-def look(flight: Flight, meter: I64, start: int) -> int:
-    """What the clock says (ns since ``start``); notes when that comes later than it should.
-
-    An engine that was stopped, or had no processor, sees completions late: that time is not
-    the device's.
-    """
+def look(lane: Lane, flight: Flight, meter: I64, start: int) -> int:
+    """What the clock says (ns since ``start``); notes when that comes later than it should."""
     at = flight.at
     now = now_ns(flight.scratch) - start
-    held = now - at[At.LOOKED] - at[At.WAITED]
-    if held > _STALL_NS:
-        at[At.HELD] += held
-        meter[Meter.STALLS] += 1
-        meter[Meter.STALLED_NS] += held
-        meter[Meter.LONGEST_STALL_NS] = max(meter[Meter.LONGEST_STALL_NS], held)
+    note_time(lane, flight, meter, now - at[At.LOOKED])
     at[At.LOOKED] = now
     at[At.WAITED] = 0
     return int(now)
@@ -132,6 +122,9 @@ def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, s
     for i in range(count):
         window.issued[flight.staged[i] & row_mask] = after
     meter[Meter.ISSUED] += count
+    if count == 1:
+        meter[Meter.LONE_CALLS] += 1
+        meter[Meter.LONE_CALLS_NS] += after - before
     meter[Meter.LAST_LAG_NS] = after - window.due[flight.staged[count - 1] & row_mask]
     flight.at[At.STAGED] -= count
     for i in range(flight.at[At.STAGED]):
@@ -215,7 +208,7 @@ def reap(lane: Lane, flight: Flight, window: Window, meter: I64, start: int) -> 
         flight.at[At.HELD] = 0
         return
     row_mask = len(window.due) - 1
-    now = look(flight, meter, start)
+    now = look(lane, flight, meter, start)
     while head != tail:
         place = head & (len(lane.cqes) - 1)
         command = int(np.int64(lane.cqes[place, 0]))
@@ -276,7 +269,7 @@ def wait_until(
     """Sleep until a completion comes or it is nearly ``due``; then spin, if that harms nobody."""
     left = due - (now_ns(flight.scratch) - start)
     busy = in_flight(lane, flight) > 0
-    spin = lane.spin_ns if lane.spins_busy or not busy else 0
+    spin = lane.spin_ns if may_spin(lane, flight, busy) else 0
     if left > spin:
         wait(lane, flight, meter, min(left - spin, longest_ns), 1)
     elif busy:
@@ -289,6 +282,7 @@ def wait_until(
 def wait(lane: Lane, flight: Flight, meter: I64, timeout_ns: int, count: int) -> None:
     """Sleep in the kernel until ``count`` completions have come or the time is over."""
     scratch = flight.scratch
+    before = now_ns(scratch) if lane.paced else 0
     scratch[3] = 0
     scratch[4] = 0
     scratch[5] = scratch.ctypes.data + 48
@@ -299,6 +293,8 @@ def wait(lane: Lane, flight: Flight, meter: I64, timeout_ns: int, count: int) ->
         scratch.ctypes.data + 24, _GETEVENTS_ARG_BYTES,
     )  # fmt: skip
     meter[Meter.ENTERS] += 1
+    if lane.paced and timeout_ns > 0:
+        note_sleep(flight, now_ns(scratch) - before)
     flight.at[At.WAITED] += timeout_ns
     if result < 0 and result not in (_ETIME, _EINTR, _EBUSY, _EAGAIN):
         meter[Meter.ENTER_ERROR] = result

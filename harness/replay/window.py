@@ -108,3 +108,6 @@ class Meter(IntEnum):
     STALLS = 15
     STALLED_NS = 16
     LONGEST_STALL_NS = 17
+    PROMOTED_NS = 18
+    LONE_CALLS = 19
+    LONE_CALLS_NS = 20
