@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from llvmlite import binding as llvm
 from numba import njit
 from numba.core import config
 
@@ -22,6 +23,13 @@ from harness.core.ownership import keep_caches_apart
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 _PACKAGE = Path(__file__).resolve().parents[1]
+
+_MOST_INLINED = 1500
+"""LLVM's measure of the functions that it copies into their callers, 225 unless said.
+
+Loops here call many functions of some lines each, in which a call takes longer than its body.
+"""
+llvm.set_option("", f"--inline-threshold={_MOST_INLINED}")
 
 
 def kernels(
@@ -59,7 +67,7 @@ def kernels(
 
 def _cache_folder(sources: tuple[str, ...]) -> Path | None:
     keep_caches_apart()
-    digest = hashlib.sha256(numba.__version__.encode())
+    digest = hashlib.sha256(f"{numba.__version__} {_MOST_INLINED}".encode())
     for source in sources:
         path = _PACKAGE / source
         for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:

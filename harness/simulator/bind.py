@@ -32,6 +32,7 @@ ENGINE = tuple(
         "lists",
         "coins",
         "descendants",
+        "past",
         "objects",
         "hooks",
         "state",

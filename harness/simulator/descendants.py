@@ -8,11 +8,13 @@ has it at once.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.simulator.paths import Paths
 from harness.simulator.tree_kernel import depth_first
 
 
@@ -31,19 +33,24 @@ class Descendants(NamedTuple):
     told: np.ndarray
 
 
-def descendants(parent: NDArray[np.int32]) -> Descendants:
+def descendants(paths: Paths) -> Descendants:
     """Nothing is resident yet."""
-    nodes = len(parent)
-    place, span = np.empty((2, nodes), np.int32)
-    depth_first(parent, place, span, np.empty(nodes, np.int32))
+    nodes = paths.nodes
     return Descendants(
-        place,
-        span,
+        *_places(paths),
         np.zeros(nodes, np.uint8),
         np.zeros((nodes >> 9) + 1, np.int32),
         np.zeros((nodes >> 16) + 1, np.int32),
         np.array([[-1, 0], [-1, 0]], np.int64),
     )
+
+
+@lru_cache(maxsize=2)
+def _places(paths: Paths) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """``place`` and ``span``, which all runs on the same paths share."""
+    place, span = np.empty((2, paths.nodes), np.int32)
+    depth_first(paths.parent, place, span, np.empty(paths.nodes, np.int32))
+    return place, span
 
 
 def mark(t: Any, node: int, there: bool) -> None:

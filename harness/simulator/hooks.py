@@ -94,6 +94,7 @@ from harness.simulator.objects import (
     size_of,
     state_at,
 )
+from harness.simulator.paths import Paths
 from harness.simulator.queues import (
     ask,
     expire,
@@ -143,8 +144,7 @@ class Parameters(Strict):
 class World:
     """What ``create`` may look at: counts, sizes and capacities of the run.
 
-    ``parent`` int32[nodes], ``wanted`` int32[requests] and ``asks`` int32[objects] are those of
-    ``State``.
+    ``wanted`` int32[requests] and ``asks`` int32[objects] are those of ``State``.
     """
 
     requests: int
@@ -156,7 +156,7 @@ class World:
     block_tokens: int
     seed: int
     seconds: float
-    parent: NDArray[np.int32]
+    paths: Paths
     wanted: NDArray[np.int32]
     asks: NDArray[np.int32]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 BUCKETS = 40
 SILENT = 20
@@ -20,23 +21,26 @@ _HALVES = (16, 8, 4, 2, 1)
 class Idle(NamedTuple):
     """``last`` int64[sessions] (last request, -1), ``away`` uint8[sessions], ``returned``
     int64[BUCKETS] (gaps that ended, by bucket), ``share`` float64[BUCKETS] (that came back after so
-    long or longer), ``numbers`` int64[2]: sessions away, oldest request not yet looked at."""
+    long or longer), ``numbers`` int64[2] (sessions away, oldest request not yet looked at),
+    ``bucket`` uint8[waits] (``bucket_of`` each wait: looked up at each look at an object)."""
 
     last: np.ndarray
     away: np.ndarray
     returned: np.ndarray
     share: np.ndarray
     numbers: np.ndarray
+    bucket: np.ndarray
 
 
-def idle_table(sessions: int) -> Idle:
-    """Nobody was idle yet."""
+def idle_table(sessions: int, longest: int) -> Idle:
+    """Nobody was idle yet; waits of up to ``longest`` requests will be asked for."""
     return Idle(
         np.full(sessions, -1, np.int64),
         np.zeros(sessions, np.uint8),
         np.zeros(BUCKETS, np.int64),
         np.ones(BUCKETS, np.float64),
         np.zeros(2, np.int64),
+        buckets(longest),
     )
 
 
@@ -50,9 +54,15 @@ def bucket_of(wait: int) -> int:
     return bucket
 
 
+def buckets(longest: int) -> NDArray[np.uint8]:
+    """``bucket_of`` waits 0 to ``longest``."""
+    powers = np.frexp(np.arange(longest + 1))[1] - 1
+    return np.maximum(powers, 0).astype(np.uint8)
+
+
 def share_back(t: Any, wait: int) -> float:
     """Share of the sessions idle for so many requests that came back."""
-    return t.share[bucket_of(wait)]
+    return t.share[t.bucket[wait]]
 
 
 def median_gap(t: Any) -> int:
@@ -85,7 +95,7 @@ def came_back(t: Any, session_of_request: Any, r: int) -> None:
     """Request ``r`` arrives: its session's gap ends, and others may be silent for too long."""
     session = session_of_request[r]
     if t.last[session] >= 0:
-        t.returned[bucket_of(r - t.last[session])] += 1
+        t.returned[t.bucket[r - t.last[session]]] += 1
         if t.away[session] != 0:
             t.away[session] = 0
             t.numbers[_AWAY] -= 1

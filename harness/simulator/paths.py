@@ -15,7 +15,7 @@ from harness.simulator.corpus_form import Corpus
 from harness.simulator.tree_kernel import continuations, link_children
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Paths:
     """Segment i is nodes ``segment_first[i]`` to ``segment_first[i + 1] - 1``.
 

@@ -227,10 +227,21 @@ def _remove_open(s: Any, q: int) -> None:
 
 
 def _wait(s: Any, q: int, o: int) -> None:
-    """Let an object wait, by its bound; it may do so twice, of which one is passed over."""
+    """Let an object wait, by its bound; it may do so twice, of which one is passed over.
+
+    If the last entry has the same bound and is no candidate any more, its place is taken: a chain
+    that comes node by node waits as one object.
+    """
     if s.queue_size[q] == s.queue_object.shape[1]:
         _bound_anew(s, q)
-    _insert(s, q, least(s, q, o, s.queue_until[q]), 0.0, o)
+    value, last = least(s, q, o, s.queue_until[q]), s.queue_size[q] - 1
+    before = s.queue_object[q, last] if last >= 0 and s.queue_key[q, last] == value else -1
+    opened = 1 << (q + QUEUES)
+    if before >= 0 and s.queued[before] & opened == 0 and not candidate(s, q, before):
+        s.queued[before] &= 255 - (1 << q)
+        s.queue_object[q, last] = o
+    else:
+        _insert(s, q, value, 0.0, o)
 
 
 def lower(s: Any, q: int, o: int) -> None:

@@ -29,7 +29,7 @@ def world(corpus: Corpus, ready: Prepared, point: Point, sizes: ObjectSizes) -> 
         block_tokens=corpus.block_tokens,
         seed=point.seed or 0,
         seconds=float(corpus.time_s[-1] - corpus.time_s[0]),
-        parent=corpus.parent,
+        paths=ready.paths,
         wanted=ready.wanted,
         asks=ready.asks,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,13 @@ def test_what_is_a_candidate_again_has_the_key_that_it_had_in_the_request() -> N
     """A chunk on the SSD whose child was moved there, and evicted again, for the same request."""
     rng = random.Random(290)
     check(random_corpus(rng), "gandalf", {"alpha": 0}, **random_options(rng, "gandalf"))
+
+
+def test_what_the_ssd_has_no_room_for_costs_without_end_even_if_wear_weighs_nothing() -> None:
+    """An infinite charge times an ``alpha`` of 0 is no number, of which numpy warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for seed in range(CASES):
+            rng = random.Random(seed)
+            options = random_options(rng, "gandalf")
+            run(random_corpus(rng), policy="gandalf", parameters={"alpha": 0}, **options)

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, PositiveFloat
 
-from harness.simulator.descendants import Descendants, below, descendants, is_below, mark
+from harness.simulator.descendants import Descendants, descendants, mark
 from harness.simulator.hooks import (
     DROP,
     EVICT,
@@ -40,17 +40,24 @@ from harness.simulator.hooks import (
     resident,
     session_of,
     size_of,
-    state_at,
 )
 from harness.simulator.idle import (
     BUCKETS,
     Idle,
-    bucket_of,
     came_back,
     idle_table,
     sessions_away,
     share_back,
     shares_back,
+)
+from harness.simulator.past import (
+    Past,
+    begin_past,
+    chunks_since,
+    chunks_with,
+    note_gone,
+    note_state,
+    past,
 )
 from harness.simulator.state import (
     CAP_SSD,
@@ -71,7 +78,7 @@ EVICT_ANY_TIER = True
 STRUCTURES = ("leaf",)
 
 _ALPHA, _CHUNK_USD, _BYTE_USD, _LIFE_S, _TBW = range(5)
-_CROSS, _CANDIDATES, _SUM, _PREDICTED, _EPOCH, _AWAY_MOST = range(6)
+_CROSS, _CANDIDATES, _SUM, _PREDICTED, _AWAY_MOST = range(5)
 _MOVING, _GOING = range(2)
 """Who asks for what is resident below: for a candidate to move, and for what may go."""
 _HELD = 1 << 16
@@ -99,29 +106,19 @@ class Settings(Parameters):
 
 
 class Own(NamedTuple):
-    """``price`` float64[5], ``option`` int64[5]; the predictor; the tree; room for candidates.
-
-    ``near`` int32[nodes]: where the next resident state above a node was found, ``near_epoch``
-    int32[nodes] when; good as long as no state was made above others that are older.
-    ``share_least`` float64[BUCKETS]: shares back if as many sessions are away as may be before it
-    is computed anew. ``came``, ``worn`` int64[nodes]: ticks at which a node's state became
-    resident, and superseded. ``gone`` int32[2, nodes], ``gone_tick`` int64[2, nodes],
-    ``gone_count`` int64[2]: nodes whose chunk or state left for nowhere in this request.
-    """
+    """``price`` float64[5], ``option`` int64[5]; the predictor; the tree, now and in this request's
+    past; room for candidates. ``share_least`` float64[BUCKETS]: shares back if as many sessions are
+    away as may be before it is computed anew. ``worn`` int64[nodes]: tick at which a node's state
+    was superseded."""
 
     price: np.ndarray
     option: np.ndarray
     idle: Idle
     tree: Descendants
+    past: Past
     held: np.ndarray
-    near: np.ndarray
-    near_epoch: np.ndarray
     share_least: np.ndarray
-    came: np.ndarray
     worn: np.ndarray
-    gone: np.ndarray
-    gone_tick: np.ndarray
-    gone_count: np.ndarray
 
 
 def create(world: World, settings: Settings) -> Own:
@@ -134,30 +131,24 @@ def create(world: World, settings: Settings) -> Own:
     ]  # fmt: skip
     options = [
         settings.gate == "cross", settings.candidates, settings.charge == "sum",
-        settings.state_hits == "predicted", 0, -1,
+        settings.state_hits == "predicted", -1,
     ]  # fmt: skip
     return Own(
         np.array(prices, np.float64),
         np.array(options, np.int64),
-        idle_table(world.sessions),
-        descendants(world.parent),
+        idle_table(world.sessions, world.requests + AHEAD),
+        descendants(world.paths),
+        past(world.nodes),
         np.empty(_HELD, np.int32),
-        np.empty(world.nodes, np.int32),
-        np.full(world.nodes, -1, np.int32),
         np.zeros(BUCKETS),
         np.zeros(world.nodes, np.int64),
-        np.zeros(world.nodes, np.int64),
-        np.empty((2, world.nodes), np.int32),
-        np.empty((2, world.nodes), np.int64),
-        np.zeros(2, np.int64),
     )
 
 
 def begin(s: Any, r: int) -> None:
     """The session came back."""
     came_back(s.p.idle, s.session, r)
-    s.p.gone_count[0] = 0
-    s.p.gone_count[1] = 0
+    begin_past(s.p.past)
     away, most = sessions_away(s.p.idle), s.p.option[_AWAY_MOST]
     if away > most or most > 2 * away + 8:
         s.p.option[_AWAY_MOST] = away + away // 4 + 4
@@ -172,31 +163,16 @@ def waits(s: Any, o: int) -> int:
     return s.reg[NOW] - s.p.idle.last[session_of(s, o)]
 
 
-def loss(s: Any, o: int) -> float:
-    """What its loss is expected to cost, in dollars."""
-    return loss_at(s, o, s.reg[TICK], _MOVING)
-
-
-def loss_at(s: Any, o: int, tick: int, asker: int) -> float:
-    """What it was expected to cost at a tick of this request."""
+def loss(s: Any, o: int, wait: int, tick: int, asker: int) -> float:
+    """What its loss after a wait was expected to cost at a tick of this request, in dollars."""
     if class_of(s, o) == 0:
-        chunks = lost_with(s, o, tick, asker)
-        return share_back(s.p.idle, waits(s, o)) * chunks * s.p.price[_CHUNK_USD]
+        chunks = chunks_with(s, s.p.past, s.p.tree, o, tick, asker)
+        return share_back(s.p.idle, wait) * chunks * s.p.price[_CHUNK_USD]
     if spent(s, o, tick):
         return 0.0
-    share = share_back(s.p.idle, waits(s, o)) if s.p.option[_PREDICTED] != 0 else 1.0
-    return share * behind_at(s, o, tick) * s.p.price[_CHUNK_USD]
-
-
-def lost_with(s: Any, node: int, tick: int, asker: int) -> int:
-    """Chunks lost with a chunk: itself, and those below it if it had children at a tick."""
-    had_children, more = s.kids[node] > 0, 0
-    at = s.p.gone_count[0] - 1
-    while at >= 0 and s.p.gone_tick[0, at] > tick:
-        had_children = had_children or s.parent[s.p.gone[0, at]] == node
-        more += 1 if is_below(s.p.tree, node, s.p.gone[0, at]) else 0
-        at -= 1
-    return 1 + below(s.p.tree, node, asker) + more if had_children else 1
+    share = share_back(s.p.idle, wait) if s.p.option[_PREDICTED] != 0 else 1.0
+    chunks = chunks_since(s, s.p.past, s.p.tree, node_of(s, o), tick)
+    return share * chunks * s.p.price[_CHUNK_USD]
 
 
 def spent(s: Any, o: int, tick: int) -> bool:
@@ -204,42 +180,6 @@ def spent(s: Any, o: int, tick: int) -> bool:
     if s.flag[o] & USED != 0:
         return True
     return s.flag[o] & SUPERSEDED != 0 and s.p.worn[node_of(s, o)] <= tick
-
-
-def behind_at(s: Any, o: int, tick: int) -> int:
-    """Chunks from the last state before this one that was resident at a tick, to this one."""
-    node = node_of(s, o)
-    above = resident_above(s, node)
-    while above >= 0 and s.p.came[above] > tick:
-        above = resident_above(s, above)
-    at = s.p.gone_count[1] - 1
-    while at >= 0 and s.p.gone_tick[1, at] > tick:
-        left_node = s.p.gone[1, at]
-        deeper = above < 0 or s.depth[left_node] > s.depth[above]
-        if deeper and is_below(s.p.tree, left_node, node):
-            above = left_node
-        at -= 1
-    return s.depth[node] - (s.depth[above] if above >= 0 else -1)
-
-
-def resident_above(s: Any, node: int) -> int:
-    """The nearest node above one whose state is resident, -1 if none, remembered.
-
-    A conversation leaves a long line of states that are gone; they would be passed at each look.
-    """
-    above = next_above(s, node)
-    while above >= 0 and not resident(s, state_at(s, above)):
-        above = next_above(s, above)
-    s.p.near[node] = above
-    s.p.near_epoch[node] = s.p.option[_EPOCH]
-    return above
-
-
-def next_above(s: Any, node: int) -> int:
-    """The node above to look at next: those between hold no resident state."""
-    if s.p.near_epoch[node] == s.p.option[_EPOCH]:
-        return s.p.near[node]
-    return s.made_before[node]
 
 
 def used(s: Any, first: int, count: int) -> None:
@@ -265,20 +205,22 @@ def key(s: Any, q: int, o: int) -> float:
 
 def key_at(s: Any, q: int, o: int, tick: int) -> float:
     """D at a tick of this request."""
-    return loss_at(s, o, tick, _GOING) / (size_of(s, o) * float(max(waits(s, o), 1)))
+    wait = waits(s, o)
+    return loss(s, o, wait, tick, _GOING) / (size_of(s, o) * float(max(wait, 1)))
 
 
 def least(s: Any, q: int, o: int, until: int) -> float:
     """D if nobody comes back before, and no chunk below is resident any more."""
     wait = max(until - 1 - s.p.idle.last[session_of(s, o)], 1)
-    share = s.p.share_least[bucket_of(wait)]
+    share = s.p.share_least[s.p.idle.bucket[wait]]
     if class_of(s, o) == 0:
         lost = share * 1 * s.p.price[_CHUNK_USD]
     elif spent(s, o, s.reg[TICK]):
         return 0.0
     else:
         share = share if s.p.option[_PREDICTED] != 0 else 1.0
-        lost = share * behind_at(s, o, s.reg[TICK]) * s.p.price[_CHUNK_USD]
+        chunks = chunks_since(s, s.p.past, s.p.tree, node_of(s, o), s.reg[TICK])
+        lost = share * chunks * s.p.price[_CHUNK_USD]
     return lost / (size_of(s, o) * float(wait))
 
 
@@ -292,6 +234,11 @@ def wear_factor(s: Any) -> float:
     return written * life_s / (s.p.price[_TBW] * elapsed_s)
 
 
+def loss_on_ssd(s: Any, o: int) -> float:
+    """What it costs now if the SSD gives up an object."""
+    return loss(s, o, waits(s, o), s.reg[TICK], _GOING)
+
+
 def charge(s: Any, size: int) -> float:
     """Loss of what the SSD gives up for ``size`` bytes: of the cheapest of it, or the sum."""
     free = s.cfg[CAP_SSD] - s.reg[USED_SSD]
@@ -301,10 +248,10 @@ def charge(s: Any, size: int) -> float:
     if o < 0:
         return np.inf
     if s.p.option[_SUM] == 0:
-        return loss_at(s, o, s.reg[TICK], _GOING)
+        return loss_on_ssd(s, o)
     total, taken = 0.0, 0
     while o >= 0 and free < size and taken < _HELD:
-        total += loss_at(s, o, s.reg[TICK], _GOING)
+        total += loss_on_ssd(s, o)
         free += size_of(s, o)
         s.p.held[taken] = o
         taken += 1
@@ -315,27 +262,33 @@ def charge(s: Any, size: int) -> float:
     return total if free >= size else np.inf
 
 
+def weighed(s: Any, usd: float) -> float:
+    """``alpha`` times a cost; what cannot be paid stays so, however little it weighs."""
+    return s.p.price[_ALPHA] * usd if usd < np.inf else np.inf
+
+
 def advantage(s: Any, o: int, dropped: int, most: float) -> float:
     """D / M of a candidate that passes the gate, infinite if its move costs nothing; else -1.
 
     Also -1 if the price of the write alone shows that it does not pass, or not above ``most``.
     """
-    size = size_of(s, o)
-    wait = max(waits(s, o), 1)
+    size, wait = size_of(s, o), waits(s, o)
     cross = s.p.option[_CROSS] != 0 and dropped >= 0
-    gain = loss(s, o)
+    gain = loss(s, o, wait, s.reg[TICK], _MOVING)
     write_usd = wear_factor(s) * s.p.price[_BYTE_USD] * size
-    least_cost = s.p.price[_ALPHA] * write_usd
+    least_cost = weighed(s, write_usd)
     if s.cfg[CAP_SSD] - s.reg[USED_SSD] < size:
         ask(s, EVICT)
     if not cross and not gain > least_cost:
         return -1.0
     if least_cost > 0.0 and not gain / least_cost > most:
         return -1.0
-    cost = s.p.price[_ALPHA] * (write_usd + charge(s, size))
+    cost = weighed(s, write_usd + charge(s, size))
     if cross:
-        waited = float(size_of(s, dropped)) * max(waits(s, dropped), 1)
-        if not loss(s, dropped) / waited > cost / (size * float(wait)):
+        wait_dropped = waits(s, dropped)
+        waited = float(size_of(s, dropped)) * max(wait_dropped, 1)
+        loss_dropped = loss(s, dropped, wait_dropped, s.reg[TICK], _MOVING)
+        if not loss_dropped / waited > cost / (size * float(max(wait, 1))):
             return -1.0
     elif not gain > cost:
         return -1.0
@@ -363,10 +316,11 @@ def best_of(s: Any, q: int, dropped: int, best: int, most: float) -> tuple[int, 
 
 def choose(s: Any) -> tuple[int, bool]:
     """The candidate that passes by most, to be moved; without one, the leaf to be dropped."""
-    dropped = peek(s, DROP)
+    ask(s, DROP)
+    dropped = peek(s, DROP) if s.p.option[_CROSS] != 0 else -1
     best, most = best_of(s, MOVE, dropped, -1, -1.0)
     best, most = best_of(s, MOVE_STATE, dropped, best, most)
-    return (best, True) if best >= 0 else (dropped, False)
+    return (best, True) if best >= 0 else (peek(s, DROP), False)
 
 
 def demote(s: Any, o: int) -> bool:
@@ -378,31 +332,15 @@ def entered(s: Any, o: int, tier: int) -> None:
     """Count it for those above."""
     if class_of(s, o) == 0:
         mark(s.p.tree, o, True)
-    elif s.flag[o] & HERE == tier:
-        s.p.came[node_of(s, o)] = s.reg[TICK]
-        forget_above(s, node_of(s, o))
-
-
-def forget_above(s: Any, node: int) -> None:
-    """A state made above nodes that were there before makes what was remembered wrong."""
-    below_it = s.first_child[node]
-    while below_it >= 0:
-        if s.stamp[below_it] >= 0:
-            s.p.option[_EPOCH] += 1
-            expire(s, DROP)
-            expire(s, EVICT)
-            return
-        below_it = s.next_child[below_it]
+    elif s.flag[o] & HERE == tier and note_state(s, s.p.past, node_of(s, o)):
+        expire(s, DROP)
+        expire(s, EVICT)
 
 
 def left(s: Any, o: int, tier: int) -> None:
     """Count it no longer, if it is nowhere."""
     if resident(s, o):
         return
-    kind = class_of(s, o)
-    if kind == 0:
+    if class_of(s, o) == 0:
         mark(s.p.tree, o, False)
-    at = s.p.gone_count[kind]
-    s.p.gone[kind, at] = node_of(s, o)
-    s.p.gone_tick[kind, at] = s.reg[TICK]
-    s.p.gone_count[kind] = at + 1
+    note_gone(s, s.p.past, o)
