@@ -3,9 +3,9 @@
 Pairing and Parquet can wait, the probe's rings cannot: a thread takes frames as they come. While
 the machine has CPU time to spare they are passed on at once. Otherwise they go to files
 ``NNNNNN.raw``, which are read back when there is time, when the backlog is large, or at the end;
-until then in a trickle that takes less than a hundredth of a CPU, enough for a slow device. Each
-file is a stream of its own, HELLO first, which ``record_main`` makes a trace of where the recorder
-was killed. A mark goes along with the records before it; where these are gone it needs no file.
+until then, while few wait, in a trickle that is enough for a slow device. Each file is a stream of
+its own, HELLO first, which ``record_main`` makes a trace of where the recorder was killed. A mark
+goes along with the records before it; where these are gone it needs no file.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _FILE_BYTES = 64 << 20
 _MEMORY_BYTES = 8 << 20
 BACKLOG_BYTES = 1 << 30
 _TRICKLE_BYTES_PER_S = 1 << 20
+_TRICKLE_BYTES = 4 << 20
 _QUIET_S = 1.0
 _POLL_S = 0.1
 
@@ -115,7 +116,8 @@ class Backlog:
                     continue
                 with self._changed:
                     self._put(kind, payload)
-                    self._changed.notify()
+                    if len(self._waiting) == 1 or not self._disk_bytes:
+                        self._changed.notify()  # else it looks by itself, now and then
         except Exception as error:
             self._error = error
         with self._changed:
@@ -187,6 +189,6 @@ class Backlog:
         return (
             self._waiting[0].file is None
             or self._disk_bytes > BACKLOG_BYTES
-            or time.monotonic() > self._trickle_s
+            or (self._disk_bytes < _TRICKLE_BYTES and time.monotonic() > self._trickle_s)
             or not self._busy()
         )
