@@ -4,8 +4,8 @@ Pairing and Parquet can wait, the probe's rings cannot: a thread takes frames as
 the machine has CPU time to spare they are passed on at once. Otherwise they go to files
 ``NNNNNN.raw``, which are read back when there is time, when the backlog is large, or at the end;
 until then, while few wait, in a trickle that is enough for a slow device. Each file is a stream of
-its own, HELLO first, which ``record_main`` makes a trace of where the recorder was killed. A mark
-goes along with the records before it; where these are gone it needs no file.
+its own, HELLO first, which ``recover`` makes a trace of where the recorder was killed. A mark goes
+along with the records before it; where these are gone it needs no file.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.capture import stream
+from harness.capture.stream import Frame
 from harness.trace.segments import raw_name
 
 _FILE_BYTES = 64 << 20
@@ -28,8 +29,6 @@ _TRICKLE_BYTES_PER_S = 1 << 20
 _TRICKLE_BYTES = 4 << 20
 _QUIET_S = 1.0
 _POLL_S = 0.1
-
-Frame = tuple[int, bytearray | bytes]
 
 
 class _RawFile:

@@ -195,7 +195,8 @@ class Capture:
         said = self._probe.messages()
         if "error" not in message:
             raise MeasurementError(
-                "the recorder died", fix=f"what it had written is in {self._out}.parts"
+                "the recorder died",
+                fix=f"save what it had: harness trace recover {self._out}.parts {self._out}",
             )
         if said.startswith("sudo:"):
             raise MachineError(

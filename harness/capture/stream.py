@@ -36,10 +36,14 @@ def head(kind: int, size: int) -> bytes:
     return _HEAD.pack(_MAGIC, kind, size)
 
 
+Frame = tuple[int, bytearray | bytes]
+"""Kind and payload."""
+
+
 class FrameSource(Protocol):
     """Where frames come from."""
 
-    def frames(self) -> Iterator[tuple[int, bytearray | bytes]]:
+    def frames(self) -> Iterator[Frame]:
         """(kind, payload) until the end; while none may be had, one without payload a second."""
 
     def waits(self, seconds: float) -> bool:
@@ -62,7 +66,7 @@ class FrameReader:
             at += got
         return buffer
 
-    def frames(self) -> Iterator[tuple[int, bytearray | bytes]]:
+    def frames(self) -> Iterator[Frame]:
         """(kind, payload) until the end of the stream; MeasurementError for anything else.
 
         While nothing comes, (QUIET, b"") once a second.

@@ -34,7 +34,7 @@ OutPath = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write.
 
 def register(app: typer.Typer) -> None:
     """Add the group to ``app``."""
-    for function in (info, stats, convert, scale, merge):
+    for function in (info, stats, convert, scale, merge, recover):
         group.command()(function)
     group.command("slice")(slice_)
     app.add_typer(group, name="trace")
@@ -274,6 +274,34 @@ def slice_(
     sliced = SlicedTrace(open_source(trace, form=form), cut)
     rows = _write(sliced, out, to, force, trace)
     _report({"path": str(out), "rows": rows, "notes": []}, f"{rows:,} requests", as_json)
+
+
+def recover(
+    parts: Annotated[
+        Path, typer.Argument(metavar="PARTS", help="The folder FILE.parts of a killed recorder.")
+    ],
+    out: OutPath,
+    force: Force = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a trace of what a killed recorder left: finished segments, and records after them.
+
+    The folder stays; remove it when the trace is as you want it.
+
+    Example: harness trace recover kv.parquet.parts kv.parquet
+    """
+    from harness.capture.recover import recover as write_trace
+    from harness.trace.convert import check_target
+
+    if not parts.is_dir():
+        raise UsageError(f"no folder {parts}", fix="name the folder FILE.parts beside the trace")
+    check_target(out, force, parts)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with output.progress_bar("recovering"):
+        trace = write_trace(parts, out)
+    data = {"path": str(out), "rows": trace.rows, "verdict": trace.meta.verdict,
+            "notes": trace.meta.notes}  # fmt: skip
+    _report(data, f"{trace.rows:,} requests, {trace.meta.verdict}", as_json)
 
 
 def _write(source: Source, out: Path, to: str | None, force: bool, *inputs: Path) -> int:

@@ -72,7 +72,7 @@ class TraceWriter:
         except FileExistsError:
             raise UsageError(
                 f"{folder} is left from an interrupted recording, or another one is writing it",
-                fix=f"save it with: harness trace convert {folder} FILE.parquet, then remove it",
+                fix=f"save it with: harness trace recover {folder} FILE.parquet, then remove it",
             ) from None
 
     def __enter__(self) -> TraceWriter:
@@ -262,18 +262,13 @@ def _open_segments(folder: Path) -> Trace:
         notes.append(f"unfinished last segment {skipped[-1].name} skipped")
     fix = _raw_fix(folder)
     if fix:
-        notes.append(f"records that came after them are not in it; {fix}")
+        notes.append(f"records that came after them are not in it: {fix}")
     return Trace(folder, files, meta.noted(*notes))
 
 
 def _raw_fix(folder: Path) -> str | None:
-    """How to make traces of records that were not made into rows, if there are any."""
-    if not segments.raw(folder):
-        return None
-    return (
-        f"for each FILE.raw in {folder}: "
-        "python -m harness.capture.record_main --out FILE.parquet < FILE.raw"
-    )
+    """How to make rows of records that were not made into rows, if there are any."""
+    return f"harness trace recover {folder} FILE.parquet" if segments.raw(folder) else None
 
 
 def check_order(ts_ns: np.ndarray, last_ts_ns: int, first_row: int, where: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import queue
@@ -10,17 +9,18 @@ import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from harness.capture import backlog, record_main, stream
-from harness.capture.backlog import Backlog, Frame
+from harness.capture import backlog, stream
+from harness.capture.backlog import Backlog
 from harness.capture.records import SLOT_DTYPE, Kind
+from harness.capture.recover import recover
+from harness.capture.stream import Frame
 from harness.core.errors import UsageError
 from harness.trace import segments
-from harness.trace.parquet import open_trace
+from harness.trace.parquet import Trace, open_trace
 from harness.trace.segments import raw
 from tests.capture.test_faults import until
 from tests.capture.test_recorder import HELLO
@@ -182,9 +182,8 @@ def test_what_a_killed_recorder_leaves_on_disk_becomes_a_trace(
 ) -> None:
     issue, end = pair(8, 1)
     hold(source, waiting.frames(), issue, end)
-    details = recovered(tmp_path)
-    assert (details["requests"], details["verdict"], details["complete"]) == (1, "UNKNOWN", False)
-    assert open_trace(tmp_path / "t.parquet").rows == 1
+    trace = recovered(tmp_path)
+    assert (trace.rows, trace.meta.verdict) == (1, "UNKNOWN")
 
 
 @pytest.mark.usefixtures("trickle")
@@ -197,9 +196,9 @@ def test_of_several_rings_all_is_left_also_inside_a_round(source: Source, tmp_pa
     source.mark(40)
     source.put(third[1], third[0])
     until(lambda: source.taken == 6)
-    details = recovered(tmp_path)
-    assert (details["requests"], details["without_latency"]) == (3, 0)
-    assert details["pairing"]["unpaired_completions"] == 0
+    trace = recovered(tmp_path)
+    assert trace.table()["latency_ns"].to_pylist() == [5, 5, 5]
+    assert not any("issue was not seen" in note for note in trace.meta.notes)
 
 
 def pair(sector: int, ts_ns: int) -> tuple[bytes, bytes]:
@@ -210,14 +209,12 @@ def pair(sector: int, ts_ns: int) -> tuple[bytes, bytes]:
     return events[:1].tobytes(), events[1:].tobytes()
 
 
-def recovered(folder: Path) -> dict[str, Any]:
+def recovered(folder: Path) -> Trace:
     """What is said of the trace of the only file on disk, without the frame that held no record."""
     (left,) = raw(folder)
     head = stream.head(stream.DATA, 7) + b"trickle"
     left.write_bytes(left.read_bytes().replace(head, b""))
-    arguments = argparse.Namespace(out=folder / "t.parquet", command="", bios=False, segment_s=10.0)
-    with left.open("rb") as file:
-        return record_main.record(file.fileno(), arguments)
+    return recover(folder, folder / "t.parquet")
 
 
 def test_readers_say_what_is_not_in_an_unfinished_trace(tmp_path: Path) -> None:
@@ -226,4 +223,4 @@ def test_readers_say_what_is_not_in_an_unfinished_trace(tmp_path: Path) -> None:
     segments.raw_name(folder, 0).touch()
     with pytest.raises(UsageError, match="no finished segment") as error:
         open_trace(tmp_path / "t.parquet")
-    assert "record_main" in str(error.value.fix)
+    assert "harness trace recover" in str(error.value.fix)
