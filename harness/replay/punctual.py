@@ -90,7 +90,8 @@ def note_time(lane: Lane, flight: Flight, meter: I64, passed: int) -> None:
         meter[Meter.STALLED_NS] += held
         meter[Meter.LONGEST_STALL_NS] = max(meter[Meter.LONGEST_STALL_NS], held)
         allowed = _HELD_NS + at[At.LOOKED] // _HELD_SHARE
-        if lane.modest and meter[Meter.PROMOTED_NS] == 0 and meter[Meter.STALLED_NS] > allowed:
+        meek = lane.modest and at[At.REALTIME] == 0 and meter[Meter.PROMOTED_NS] == 0
+        if meek and meter[Meter.STALLED_NS] > allowed:
             _promote(flight, meter)
 
 
