@@ -23,9 +23,11 @@ import rings  # noqa: E402
 import sysblock  # noqa: E402
 
 # A ring is looked at this often, or as often as it would fill at two million records a second.
-_IDLE_S = 0.02
+# Each look wakes the reader up too, which takes the CPU from what is traced.
+_IDLE_S = 0.1
 _FASTEST_PER_S = 2_000_000
-_PIPE_BYTES = 1 << 20
+# What comes between two looks should fit into the pipe; the larger size takes a privilege.
+_PIPE_BYTES = (8 << 20, 1 << 20)
 # Rest before the kernel's counters are read: what is done by then is surely counted.
 _SETTLE_S = 0.005
 # In-flight requests are waited for this long once issues are no longer recorded.
@@ -54,8 +56,10 @@ class Pump:
         self._forwarder = rings.Forwarder(self._rings, self._sender, sysblock.monotonic_ns)
         self._stopping = False
         self._idle_s = min(_IDLE_S, records / parts / _FASTEST_PER_S)
-        with contextlib.suppress(OSError):  # not a pipe
-            fcntl.fcntl(sys.stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        for size in _PIPE_BYTES:
+            with contextlib.suppress(OSError):  # not permitted, or not a pipe
+                fcntl.fcntl(sys.stdout.fileno(), fcntl.F_SETPIPE_SZ, size)
+                break
         usage = os.times()  # exec keeps what the compiler used
         self._cpu_before_s = usage.user + usage.system
         for number in (signal.SIGINT, signal.SIGTERM):
