@@ -10,6 +10,7 @@ from __future__ import annotations
 from harness.replay.jit import inner, kernel
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_i64
+from harness.replay.punctual import promote
 from harness.replay.submit import (
     discard_now,
     in_flight,
@@ -29,7 +30,7 @@ LONGEST_WAIT_NS = 5_000_000
 SHORT_WAIT_NS = 100_000
 STAGE_BYTES = 512 << 10
 """Staged between two looks at the clock: stamping large requests takes time by the byte."""
-FULL_SHARE = 4
+FULL_SHARE, PACED_FULL_SHARE = 4, 8
 """With all of the depth in flight, that part of it is waited for at once."""
 
 
@@ -116,7 +117,9 @@ def _idle(
     elif in_flight(lane, flight) == lane.depth:
         # More than one at a time, or engine and device wake each other for every request.
         longest = SHORT_WAIT_NS if lane.paced else LONGEST_WAIT_NS
-        wait(lane, flight, meter, longest, max(lane.depth // FULL_SHARE, 1))
+        promote(lane, flight, meter)
+        share = PACED_FULL_SHARE if lane.paced else FULL_SHARE
+        wait(lane, flight, meter, longest, max(lane.depth // share, 1))
     elif at[At.STAGED] == 0 and at[At.NEXT] >= produced:
         wait(lane, flight, meter, SHORT_WAIT_NS, 1)
         meter[Meter.STARVED_NS] += SHORT_WAIT_NS

@@ -3,7 +3,8 @@
 A sleeping thread wakes up some 50 us late, one that looks at the clock is on time but takes a
 processor. Where the device is served by threads of the kernel, spinning at a real-time priority
 would keep those from running. There an engine begins at normal priority, and takes a real-time one,
-and no longer spins beside commands in flight, once others have held it up for long enough.
+and no longer spins beside commands in flight, once others have held it up for long enough, or all
+of the depth is in flight: then the device is late, and whoever feeds it must not be.
 """
 
 from __future__ import annotations
@@ -90,15 +91,16 @@ def note_time(lane: Lane, flight: Flight, meter: I64, passed: int) -> None:
         meter[Meter.STALLED_NS] += held
         meter[Meter.LONGEST_STALL_NS] = max(meter[Meter.LONGEST_STALL_NS], held)
         allowed = _HELD_NS + at[At.LOOKED] // _HELD_SHARE
-        meek = lane.modest and at[At.REALTIME] == 0 and meter[Meter.PROMOTED_NS] == 0
-        if meek and meter[Meter.STALLED_NS] > allowed:
-            _promote(flight, meter)
+        if meter[Meter.STALLED_NS] > allowed:
+            promote(lane, flight, meter)
 
 
 @inner
-def _promote(flight: Flight, meter: I64) -> None:
-    """Ask for a real-time priority; ``PROMOTED_NS`` is -1 if the kernel refuses."""
+def promote(lane: Lane, flight: Flight, meter: I64) -> None:
+    """Ask for a real-time priority, once; ``PROMOTED_NS`` is -1 if the kernel refuses."""
     scratch, at = flight.scratch, flight.at
+    if not lane.modest or at[At.REALTIME] != 0 or meter[Meter.PROMOTED_NS] != 0:
+        return
     scratch[4] = 1  # struct sched_param
     parameter = scratch.ctypes.data + 32
     refused = system_call(_SYS_SETSCHEDULER, 0, 1, parameter, 0, 0, 0)  # 1 is SCHED_FIFO
