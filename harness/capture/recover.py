@@ -60,9 +60,13 @@ def recover(folder: Path, out: Path) -> Trace:
         raise UsageError(f"{folder} holds no finished segment and no records")
     with tempfile.TemporaryDirectory(prefix=".recover-", dir=out.parent) as scratch:
         parts = [open_trace(folder)] if done else []
+        # Not the folder's own, which says that the records are missing.
+        metas = [open_trace(done[-1]).meta] if done else []
         if raw:
             parts.append(_record(raw, Path(scratch) / "rest.parquet"))
-        _join(parts, out, whole=not done and raw[0] == segments.raw_name(folder, 0))
+            metas.append(parts[-1].meta)
+        whole = not done and raw[0] == segments.raw_name(folder, 0)
+        _join(parts, _meta(metas, whole=whole), out)
     return open_trace(out)
 
 
@@ -76,12 +80,12 @@ def _record(raw: Sequence[Path], path: Path) -> Trace:
     return open_trace(path)
 
 
-def _join(parts: Sequence[Trace], out: Path, *, whole: bool) -> None:
+def _join(parts: Sequence[Trace], meta: TraceMeta, out: Path) -> None:
     """Append the rows of the parts that are later than those before, on the first one's clock."""
     optional = tuple(name for name in OPTIONAL if any(name in part.columns for part in parts))
     zero_ns = parts[0].meta.clock_zero_ns or 0
     last_ns = -1
-    with TraceWriter(out, _meta(parts, whole=whole), optional, durable=False) as writer:
+    with TraceWriter(out, meta, optional, durable=False) as writer:
         for part in parts:
             shift_ns = (part.meta.clock_zero_ns or zero_ns) - zero_ns
             after_ns = last_ns
@@ -102,14 +106,11 @@ def _complete(batch: pa.RecordBatch, ts_ns: np.ndarray, optional: Sequence[str])
     return batch
 
 
-def _meta(parts: Sequence[Trace], *, whole: bool) -> TraceMeta:
+def _meta(metas: Sequence[TraceMeta], *, whole: bool) -> TraceMeta:
     """The first part's, with what can still be said of losses."""
-    notes = dict.fromkeys(note for part in parts for note in part.meta.notes)
-    meta = (
-        parts[0]
-        .meta.model_copy(update={"notes": list(notes)})
-        .noted("recovered from what a recorder that was killed had left")
-    )
+    notes = [*dict.fromkeys(note for meta in metas for note in meta.notes)]
+    notes.append("recovered from what a recorder that was killed had left")
+    meta = metas[0].model_copy(update={"notes": notes})
     if whole:
         return meta
     unknown = dict.fromkeys(("events_seen", "events_lost", "completions_lost", "witness"))

@@ -77,6 +77,7 @@ def test_records_that_are_rows_already_do_not_count_again(tmp_path: Path) -> Non
     trace = recover(folder, out)
     assert trace.table()["ts_ns"].to_pylist() == [0, _SECOND, 2 * _SECOND]
     assert (trace.meta.verdict, trace.meta.command) == ("UNKNOWN", "work")
+    assert "trace recover" not in " ".join(trace.meta.notes)
 
 
 def test_an_empty_folder_holds_nothing(tmp_path: Path) -> None:
