@@ -26,7 +26,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
+from unittest.mock import patch
 
 import numpy as np
 from numba.core import types
@@ -149,10 +150,31 @@ def schedule(path: Path) -> NDArray[np.int64]:
     return np.asarray(open_trace(path).table(["ts_ns"])["ts_ns"].to_numpy())
 
 
-def timed(path: Path, target: Target, service_ns: float | None = None) -> Iterator[Line]:
+class _KeptFloor(LagFloor):
+    """Keeps the service times that a replay found."""
+
+    kept: ClassVar[list[NDArray[np.int64]]] = []
+
+    def add(
+        self, due: NDArray[np.int64], service: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The times that follow, as ever."""
+        self.kept.append(service)
+        return super().add(due, service)
+
+
+def service_times(path: Path, target: Target, **options: Any) -> NDArray[np.int64]:
+    """How long each request of a replay kept the device busy, ns."""
+    _KeptFloor.kept.clear()
+    with patch("harness.replay.collect.LagFloor", _KeptFloor):
+        replay(path, target, **options)
+    return np.concatenate(_KeptFloor.kept)
+
+
+def timed(path: Path, target: Target, service: NDArray[np.int64] | None = None) -> Iterator[Line]:
     """One schedule: ours, a bare timer's, fio's, and the floor of the device.
 
-    ``service_ns``, if lag is to be judged by that floor: what a request takes as fast as they go.
+    ``service``, if lag is to be judged by that floor: what each request takes as fast as they go.
     """
     case, due = path.stem, schedule(path)
     replayed = replay(path, target)
@@ -163,15 +185,15 @@ def timed(path: Path, target: Target, service_ns: float | None = None) -> Iterat
     forced = ours["lag_floor_ns"]["p99"] / 1e6
     beside = {"bare timer": timer / 1e6, "fio": fio_lag / 1e6, "floor of this run": forced}
     met = lag <= GOAL_LAG_NS or lag <= GOAL_TIMER * timer
-    if service_ns is not None:
+    if service is not None:
         floor = LagFloor(engine["depth"])
-        floor.add(due, np.full(len(due), int(service_ns)))
+        floor.add(due, service)
         floor_p99 = floor.lag.quantile(0.99) or 0
         beside["floor"] = floor_p99 / 1e6
         met = lag <= max(GOAL_FLOOR * floor_p99, GOAL_LAG_NS)
     yield Line(case, "p99 lag", lag / 1e6, "ms", beside, met)
     yield Line(case, "fio's lag over ours", fio_lag / max(lag, 1), "x", {},
-               None if service_ns else fio_lag >= GOAL_FIO * lag)  # fmt: skip
+               None if service is not None else fio_lag >= GOAL_FIO * lag)  # fmt: skip
     drift, fio_drift = ours["end_drift_ns"], fio["end_drift_ns"]
     beyond = abs(drift) - ours["end_lag_floor_ns"]
     yield Line(case, "end drift", drift / 1e6, "ms",
@@ -285,8 +307,8 @@ def _timed_part(rate: int, longest_s: float = math.inf, *, with_floor: bool = Fa
     def part(arguments: argparse.Namespace, folder: Path) -> Iterator[Line]:
         path = poisson(folder, rate, min(arguments.seconds, longest_s))
         with _device(DEVICE_BYTES) as target:
-            flat = replay(path, target, ReplayOptions(mode="flat-out")).fidelity
-            yield from timed(path, target, flat["mean_service_ns"] if with_floor else None)
+            service = service_times(path, target, mode="flat-out")
+            yield from timed(path, target, service if with_floor else None)
 
     return part
 
@@ -296,7 +318,7 @@ def _bursts_part(arguments: argparse.Namespace, folder: Path) -> Iterator[Line]:
     path, at_once = bursts(folder, count), bursts(folder, count, apart_ns=0)
     with _device(DEVICE_BYTES) as target:
         # Flat out with the same pauses: what wakes up from each is slower than what never slept.
-        yield from timed(path, target, replay(at_once, target).fidelity["mean_service_ns"])
+        yield from timed(path, target, service_times(at_once, target))
 
 
 def _flat_out_part(arguments: argparse.Namespace, folder: Path) -> Iterator[Line]:
