@@ -18,6 +18,7 @@ from harness.replay.heap import pop, push
 from harness.replay.jit import inner, kernel
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_i64
+from harness.replay.punctual import note_full
 from harness.replay.submit import (
     discard_now,
     look,
@@ -234,7 +235,10 @@ def _gather(
 @inner
 def _idle(lane: Lane, flight: Flight, meter: I64, loop: Loop, stop: int, start: int) -> None:
     """Wait for a completion or the next due time; new commands are looked for now and then."""
-    if stop != RUNNING or flight.at[At.FREE] == 0:
+    if stop != RUNNING:
+        wait(lane, flight, meter, LONGEST_WAIT_NS, 1)
+    elif flight.at[At.FREE] == 0:
+        note_full(lane, flight, meter)
         wait(lane, flight, meter, LONGEST_WAIT_NS, 1)
     elif flight.at[At.AGAIN] > 0 or loop.size[0] == 0:
         wait(lane, flight, meter, SHORT_WAIT_NS, 1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from harness.replay.jit import inner, kernel
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_i64
-from harness.replay.punctual import promote
+from harness.replay.punctual import note_full
 from harness.replay.submit import (
     discard_now,
     in_flight,
@@ -117,7 +117,7 @@ def _idle(
     elif in_flight(lane, flight) == lane.depth:
         # More than one at a time, or engine and device wake each other for every request.
         longest = SHORT_WAIT_NS if lane.paced else LONGEST_WAIT_NS
-        promote(lane, flight, meter)
+        note_full(lane, flight, meter)
         share = PACED_FULL_SHARE if lane.paced else FULL_SHARE
         wait(lane, flight, meter, longest, max(lane.depth // share, 1))
     elif at[At.STAGED] == 0 and at[At.NEXT] >= produced:

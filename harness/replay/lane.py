@@ -71,8 +71,9 @@ class At(IntEnum):
     wait to be issued AGAIN, how many are FINISHED since the last look. LOOKED is when the engine
     last looked at the clock, WAITED how long it meant to sleep since, HELD how long it was held
     up since it last took completions, AWAKE how much longer it has been awake than it may be for
-    what it slept (ns each). STAGED commands have a slot, and are not submitted. REALTIME is 1 while
-    the engine has such a priority.
+    what it slept (ns each). STAGED commands have a slot, and are not submitted. REALTIME says
+    whether the engine has such a priority (``punctual``), PROMOTED since when, FULL when the kernel
+    last had all of the depth.
     """
 
     NEXT = 0
@@ -85,6 +86,8 @@ class At(IntEnum):
     STAGED = 7
     AWAKE = 8
     REALTIME = 9
+    FULL = 10
+    PROMOTED = 11
 
 
 _NEVER = 1 << 62
@@ -131,5 +134,5 @@ def make_flight(window_size: int, depth: int, first: int) -> Flight:
         staged=np.zeros(depth, np.int64),
         finished=np.zeros(depth, np.int64),
         scratch=np.zeros(8, np.int64),
-        at=np.array([first, depth, 0, 0, _NEVER, 0, 0, 0, 0, 0], np.int64),
+        at=np.array([first, depth, 0, 0, _NEVER, 0, 0, 0, 0, 0, -1, 0], np.int64),
     )

@@ -2,9 +2,10 @@
 
 A sleeping thread wakes up some 50 us late, one that looks at the clock is on time but takes a
 processor. Where the device is served by threads of the kernel, spinning at a real-time priority
-would keep those from running. There an engine begins at normal priority, and takes a real-time one,
-and no longer spins beside commands in flight, once others have held it up for long enough, or all
-of the depth is in flight: then the device is late, and whoever feeds it must not be.
+would keep those from running. There an engine has a normal priority, and a real-time one, in which
+it does not spin beside commands in flight, while it is behind a device that has all of the depth
+(when that is late, whoever feeds it must not be) and while too many commands were late because
+others had the processor.
 """
 
 from __future__ import annotations
@@ -27,8 +28,13 @@ _SERVED_BY_THREADS = ("loop", "nbd", "drbd")
 _PR_SET_TIMERSLACK = 29
 _SYS_SETSCHEDULER = 144
 _GLANCES, _GLANCE_S = 5, 0.002
-_HELD_NS, _HELD_SHARE = 20_000_000, 200
-"""Held up for longer than this and a 200th of the time, an engine becomes real-time."""
+_LATE, _LATE_SHARE = 16, 200
+"""With more late commands than this and a 200th of all, an engine is real-time; until they are no
+more than this and a 400th."""
+_OTHER, _FIFO = 0, 1
+"""Scheduling policies of the kernel."""
+NORMAL, FOR_NOW, ALWAYS = range(3)
+"""Values of ``At.REALTIME``."""
 _AWAKE_SHARE, _AWAKE_NS = 9, 20_000_000
 """How many times as long as it sleeps a spinning engine may be awake, and how much beyond: the
 kernel stops real-time threads that take more than 95 % of a second for the rest of it."""
@@ -83,29 +89,63 @@ def note_time(lane: Lane, flight: Flight, meter: I64, passed: int) -> None:
     the device's.
     """
     at = flight.at
-    at[At.AWAKE] += max(passed, 0)
+    if at[At.REALTIME] != NORMAL:
+        at[At.AWAKE] += max(passed, 0)
     held = passed - at[At.WAITED]
     if held > STALL_NS:
         at[At.HELD] += held
         meter[Meter.STALLS] += 1
         meter[Meter.STALLED_NS] += held
         meter[Meter.LONGEST_STALL_NS] = max(meter[Meter.LONGEST_STALL_NS], held)
-        allowed = _HELD_NS + at[At.LOOKED] // _HELD_SHARE
-        if meter[Meter.STALLED_NS] > allowed:
-            promote(lane, flight, meter)
 
 
 @inner
-def promote(lane: Lane, flight: Flight, meter: I64) -> None:
-    """Ask for a real-time priority, once; ``PROMOTED_NS`` is -1 if the kernel refuses."""
-    scratch, at = flight.scratch, flight.at
-    if not lane.modest or at[At.REALTIME] != 0 or meter[Meter.PROMOTED_NS] != 0:
+def note_late(lane: Lane, flight: Flight, meter: I64, late: int) -> None:
+    """Account for commands that were issued late though the device had not all of the depth."""
+    meter[Meter.LATE] += late
+    if meter[Meter.LATE] > _LATE + meter[Meter.ISSUED] // _LATE_SHARE:
+        _promote(lane, flight, meter)
+
+
+@inner
+def note_full(lane: Lane, flight: Flight, meter: I64) -> None:
+    """All of the depth is in flight."""
+    flight.at[At.FULL] = flight.at[At.LOOKED]
+    _promote(lane, flight, meter)
+
+
+@inner
+def note_on_time(flight: Flight, meter: I64) -> None:
+    """Nothing is due that was not issued."""
+    at = flight.at
+    if (
+        at[At.REALTIME] == FOR_NOW
+        and meter[Meter.LATE] <= _LATE + meter[Meter.ISSUED] // (2 * _LATE_SHARE)
+        and _schedule(flight, _OTHER)
+    ):
+        at[At.REALTIME] = NORMAL
+        meter[Meter.REALTIME_NS] += at[At.LOOKED] - at[At.PROMOTED]
+
+
+@inner
+def _promote(lane: Lane, flight: Flight, meter: I64) -> None:
+    """Take a real-time priority, unless that was refused before."""
+    at = flight.at
+    if not lane.modest or at[At.REALTIME] != NORMAL or meter[Meter.REFUSED] != 0:
         return
-    scratch[4] = 1  # struct sched_param
+    if _schedule(flight, _FIFO):
+        at[At.REALTIME], at[At.PROMOTED] = FOR_NOW, at[At.LOOKED]
+    else:
+        meter[Meter.REFUSED] = 1
+
+
+@inner
+def _schedule(flight: Flight, policy: int) -> bool:
+    """Set how the kernel schedules the calling thread; whether it agreed."""
+    scratch = flight.scratch
+    scratch[4] = policy  # struct sched_param: 1 is the least priority of FIFO, 0 the one of OTHER
     parameter = scratch.ctypes.data + 32
-    refused = system_call(_SYS_SETSCHEDULER, 0, 1, parameter, 0, 0, 0)  # 1 is SCHED_FIFO
-    at[At.REALTIME] = refused == 0
-    meter[Meter.PROMOTED_NS] = -1 if refused else max(at[At.LOOKED], 1)
+    return bool(system_call(_SYS_SETSCHEDULER, 0, policy, parameter, 0, 0, 0) == 0)
 
 
 @inner
@@ -118,7 +158,7 @@ def note_sleep(flight: Flight, slept: int) -> None:
 def may_spin(lane: Lane, flight: Flight, busy: bool) -> bool:
     """Whether looking at the clock harms nobody now; ``busy`` with commands in flight."""
     at = flight.at
-    if at[At.REALTIME] == 0:
+    if at[At.REALTIME] == NORMAL:
         return not busy or lane.spins_busy
     rested = at[At.AWAKE] < _AWAKE_NS
     return rested and (not busy or (lane.spins_busy and not lane.modest))

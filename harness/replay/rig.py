@@ -17,7 +17,15 @@ from harness.replay.closed import Loop, make_loop, run_closed
 from harness.replay.engine import run_schedule
 from harness.replay.lane import At, Flight, Lane, make_flight
 from harness.replay.options import ReplayOptions
-from harness.replay.punctual import SPIN_NS, prioritise, served_by_threads, spare_processor
+from harness.replay.punctual import (
+    ALWAYS,
+    FOR_NOW,
+    NORMAL,
+    SPIN_NS,
+    prioritise,
+    served_by_threads,
+    spare_processor,
+)
 from harness.replay.verify import make_truth
 from harness.replay.window import I64, U64, Control, Meter, Window
 
@@ -190,7 +198,7 @@ class Rig:
         try:
             lane, flight = self.lanes[number], self._flights[number]
             self._priority = prioritise(self._punctual, modest=lane.modest)
-            flight.at[At.REALTIME] = self._priority == "real-time"
+            flight.at[At.REALTIME] = ALWAYS if self._priority == "real-time" else NORMAL
             self._rings[number].enable()
             self._engine(lane, flight, self.control, self.meters[number])
         except BaseException as error:
@@ -198,11 +206,13 @@ class Rig:
 
     @property
     def priority(self) -> str:
-        """What the engines run at; of those that were promoted, from when on."""
-        promoted = [int(meter[Meter.PROMOTED_NS]) for meter in self.meters]
-        if max(promoted) > 0:
-            first_ns = min(at for at in promoted if at > 0)
-            return f"normal, real-time from {first_ns / 1e9:.3f} s on"
+        """What the engines run at, and for how long in all the modest ones were real-time."""
+        realtime_ns = self.meter(Meter.REALTIME_NS)
+        for flight in self._flights:
+            if flight.at[At.REALTIME] == FOR_NOW:
+                realtime_ns += int(flight.at[At.LOOKED] - flight.at[At.PROMOTED])
+        if realtime_ns > 0:
+            return f"{self._priority}, real-time for {realtime_ns / 1e9:.3f} s"
         return self._priority
 
     @property
@@ -211,7 +221,7 @@ class Rig:
         if not self._punctual:
             return False
         if self._priority == "normal" and self._by_threads:
-            return any(meter[Meter.PROMOTED_NS] < 0 for meter in self.meters)
+            return self.meter(Meter.REFUSED) > 0
         return self._priority != "real-time"
 
     def running(self) -> bool:

@@ -26,7 +26,14 @@ from harness.device.ring import (
 from harness.replay.jit import inner
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_u32, now_ns, pause, store_i64, store_u32, system_call
-from harness.replay.punctual import may_spin, note_sleep, note_time
+from harness.replay.punctual import (
+    STALL_NS,
+    may_spin,
+    note_late,
+    note_on_time,
+    note_sleep,
+    note_time,
+)
 from harness.replay.verify import check_read, note_failure, note_issue
 from harness.replay.window import FLAG_FUA, I64, Meter, Window
 
@@ -100,10 +107,11 @@ def stage_again(lane: Lane, flight: Flight, window: Window, meter: I64) -> int:
 def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, start: int) -> None:
     """Submit the first ``count`` staged commands in one system call and note when."""
     row_mask = len(window.due) - 1
-    before = now_ns(flight.scratch) - start
+    before, full, late = now_ns(flight.scratch) - start, flight.at[At.FULL], 0
     for i in range(count):
         row = flight.staged[i] & row_mask
         window.submitted[row] = before
+        late += window.due[row] > full and before - window.due[row] > STALL_NS
         if len(lane.truth) > 0 and window.kind[row] != _READ and window.kind[row] != _FLUSH:
             note_issue(lane, window, flight.staged[i], row, window.kind[row] != _WRITE)
     store_u32(lane.sq_tail, np.uint32(np.int64(load_u32(lane.sq_tail)) + count))
@@ -122,6 +130,8 @@ def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, s
     for i in range(count):
         window.issued[flight.staged[i] & row_mask] = after
     meter[Meter.ISSUED] += count
+    if late > 0:
+        note_late(lane, flight, meter, late)
     if count == 1:
         meter[Meter.LONE_CALLS] += 1
         meter[Meter.LONE_CALLS_NS] += after - before
@@ -267,6 +277,7 @@ def wait_until(
     lane: Lane, flight: Flight, meter: I64, due: int, longest_ns: int, start: int
 ) -> None:
     """Sleep until a completion comes or it is nearly ``due``; then spin, if that harms nobody."""
+    note_on_time(flight, meter)
     left = due - (now_ns(flight.scratch) - start)
     busy = in_flight(lane, flight) > 0
     spin = lane.spin_ns if may_spin(lane, flight, busy) else 0

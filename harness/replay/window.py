@@ -108,6 +108,8 @@ class Meter(IntEnum):
     STALLS = 15
     STALLED_NS = 16
     LONGEST_STALL_NS = 17
-    PROMOTED_NS = 18
+    REALTIME_NS = 18
     LONE_CALLS = 19
     LONE_CALLS_NS = 20
+    LATE = 21
+    REFUSED = 22

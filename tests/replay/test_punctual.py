@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from harness.replay.lane import At, make_flight
 from harness.replay.options import ReplayOptions
 from harness.replay.result import ReplayResult
 from harness.replay.run import replay
+from harness.replay.window import Meter
 
 from .conftest import Own
 from .traces import write_trace
@@ -73,8 +76,66 @@ def test_an_engine_that_is_held_up_becomes_real_time(
     monkeypatch.setattr(punctual, "_crowded", lambda: False)
     with hogs(2 * _PROCESSORS):
         result = engine(steady(tmp_path / "t", 20_000, 3.0), own)
-    assert result.details["engine"]["priority"].startswith("normal, real-time from ")
+    assert result.details["engine"]["priority"].startswith("normal, real-time for ")
     assert result.fidelity["order_kept"] == 1
+
+
+def plain(kernel: Any) -> Any:
+    """The function that was compiled."""
+    return kernel.py_func
+
+
+MODEST: Any = SimpleNamespace(modest=True)
+
+
+@pytest.fixture
+def policies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Those that the kernel is asked for, by rules that run uncompiled; it refuses none."""
+    asked: list[int] = []
+    monkeypatch.setattr(punctual, "_promote", plain(punctual._promote))
+    monkeypatch.setattr(punctual, "_schedule", lambda flight, policy: asked.append(policy) or True)
+    return asked
+
+
+def test_an_engine_is_real_time_until_it_has_caught_up(policies: list[int]) -> None:
+    flight, meter = make_flight(8, 4, 0), np.zeros(len(Meter), np.int64)
+    flight.at[At.LOOKED] = 1000
+    for _ in range(2):
+        plain(punctual.note_full)(MODEST, flight, meter)
+    assert policies == [os.SCHED_FIFO]
+    assert flight.at[At.FULL] == 1000
+    flight.at[At.LOOKED] = 5000
+    for _ in range(2):
+        plain(punctual.note_on_time)(flight, meter)
+    assert policies == [os.SCHED_FIFO, os.SCHED_OTHER]
+    assert meter[Meter.REALTIME_NS] == 4000
+
+
+def test_an_engine_is_real_time_while_many_commands_were_late(policies: list[int]) -> None:
+    flight, meter = make_flight(8, 4, 0), np.zeros(len(Meter), np.int64)
+    meter[Meter.ISSUED] = 1000
+    plain(punctual.note_late)(MODEST, flight, meter, 21)
+    assert policies == []
+    plain(punctual.note_late)(MODEST, flight, meter, 1)
+    assert policies == [os.SCHED_FIFO]
+    meter[Meter.ISSUED] = 2000
+    plain(punctual.note_on_time)(flight, meter)
+    assert policies == [os.SCHED_FIFO]
+    meter[Meter.ISSUED] = 2400
+    plain(punctual.note_on_time)(flight, meter)
+    assert policies == [os.SCHED_FIFO, os.SCHED_OTHER]
+
+
+def test_a_refusal_is_not_asked_for_again(
+    policies: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(punctual, "_schedule", lambda flight, policy: bool(asked.append(policy)))
+    flight, meter = make_flight(8, 4, 0), np.zeros(len(Meter), np.int64)
+    for _ in range(2):
+        plain(punctual.note_full)(MODEST, flight, meter)
+    assert asked == [os.SCHED_FIFO]
+    assert meter[Meter.REFUSED] == 1
 
 
 def test_a_processor_is_left_for_the_kernels_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +153,7 @@ def test_a_real_time_engine_that_spins_sleeps_a_tenth_of_the_time() -> None:
             sleeps = flight.at[At.AWAKE] >= punctual._AWAKE_NS
             flight.at[At.AWAKE] += 100_000
             if sleeps:
-                punctual.note_sleep.py_func(flight, 100_000)
+                plain(punctual.note_sleep)(flight, 100_000)
             else:
                 awake_ns += 100_000
         assert 0.85e9 < awake_ns < 0.95e9
