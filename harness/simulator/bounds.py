@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.simulator.checkpoints import checkpoints
 from harness.simulator.corpus_build import with_hash
 from harness.simulator.corpus_form import Corpus
 from harness.simulator.paths import paths_of
@@ -97,8 +96,7 @@ def least_writes(log: SsdLog) -> int:
 def state_uses(corpus: Corpus, checkpoint: str = "end") -> NDArray[np.int64]:
     """How often each state that is ever made is asked for in an endless cache (figure 6)."""
     ready = prepare(corpus, checkpoint, True, True)
-    made = np.unique(checkpoints(ready.paths, checkpoint).made)
-    return ready.asks[corpus.nodes + made].astype(np.int64)
+    return ready.asks[corpus.nodes :].astype(np.int64)
 
 
 def flattened(corpus: Corpus) -> Corpus:

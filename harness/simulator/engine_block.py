@@ -20,7 +20,7 @@ from harness.simulator.hooks import (
     used,
     write_now,
 )
-from harness.simulator.objects import class_of, size_of
+from harness.simulator.objects import class_of, node_of, resident, size_of, state_at
 from harness.simulator.queues import bring_back
 from harness.simulator.requestlog import SsdAction
 from harness.simulator.state import (
@@ -37,7 +37,6 @@ from harness.simulator.state import (
     LEAF,
     LOG_CAPACITY,
     MOVE_UP,
-    NODES,
     NOW,
     ON_HIT,
     PROMOTED,
@@ -100,19 +99,20 @@ def boundary(s: Any, r: int, length: int) -> tuple[int, int]:
     """
     if s.cfg[STATES] == 0:
         return length, -1
-    states = s.cfg[NODES]
-    ends = 0
-    stop = s.path_of[r]
-    while stop < s.path_of[r + 1] and ends < length:
-        ends += s.path_length[stop]
-        stop += 1
-    for run in range(stop - 1, s.path_of[r] - 1, -1):
-        start = ends - s.path_length[run]
-        first = int(s.path_first[run])
-        for at in range(min(ends, length) - 1, start - 1, -1):
-            if s.flag[states + first + at - start] & HERE != 0:
-                return at + 1, states + first + at - start
-        ends = start
+    node, ends = -1, 0
+    for run in range(s.path_of[r], s.path_of[r + 1]):
+        if ends >= length:
+            break
+        count = min(int(s.path_length[run]), length - ends)
+        node = s.path_first[run] + count - 1
+        ends += count
+    if node >= 0 and state_at(s, node) < 0:
+        node = s.made_before[node]
+    while node >= 0:
+        state = state_at(s, node)
+        if resident(s, state):
+            return s.depth[node] + 1, state
+        node = s.made_before[node]
     return 0, -1
 
 
@@ -159,7 +159,7 @@ def insert(s: Any, o: int) -> None:
     created(s, o)
     tier = admit(s, o)
     if s.cfg[LEAF] != 0:
-        above = s.parent[o] if kind == 0 else o - s.cfg[NODES]
+        above = s.parent[o] if kind == 0 else node_of(s, o)
         if above >= 0 and s.flag[above] & HERE == 0:
             tier = 0
     if tier == DRAM and make_room(s, size_of(s, o)):
@@ -188,7 +188,7 @@ def supersede(s: Any, r: int, node: int) -> None:
     """The session of ``r`` has made the state of ``node``: the one before it has a successor."""
     above = s.made_before[node]
     if above >= 0:
-        before = s.cfg[NODES] + above
+        before = state_at(s, above)
         same = s.stamp[before] >= 0 and s.session[s.stamp[before]] == s.session[r]
         if same and s.flag[before] & SUPERSEDED == 0:
             s.reg[TICK] += 1
@@ -233,7 +233,7 @@ def serve(s: Any, r: int) -> None:
         for at in range(s.made_of[r], s.made_of[r + 1]):
             node = s.made[at]
             if s.depth[node] >= usable:
-                states_made += compute(s, r, s.cfg[NODES] + node)
+                states_made += compute(s, r, state_at(s, node))
                 supersede(s, r, node)
     finish(s, r)
     bring_back(s)

@@ -93,6 +93,7 @@ from harness.simulator.objects import (
     session_of,
     size_of,
     state_at,
+    state_number,
 )
 from harness.simulator.paths import Paths
 from harness.simulator.queues import (
@@ -125,8 +126,8 @@ __all__ = [
     "World", "admit", "ask", "begin", "candidate", "choose", "chunks_behind", "class_of", "created",
     "demote", "entered", "expire", "finish", "first_to_move", "in_dram", "key", "key_at", "least",
     "left", "lower", "node_of", "on_ssd", "order", "peek", "pinned", "pop", "push", "recomputed",
-    "resident", "session_of", "set_aside", "size_of", "state_at", "superseded", "used",
-    "victim_ssd", "write_now",
+    "resident", "session_of", "set_aside", "size_of", "state_at", "state_number", "superseded",
+    "used", "victim_ssd", "write_now",
 ]  # fmt: skip
 
 HOOKS = (
@@ -144,11 +145,13 @@ class Parameters(Strict):
 class World:
     """What ``create`` may look at: counts, sizes and capacities of the run.
 
-    ``wanted`` int32[requests] and ``asks`` int32[objects] are those of ``State``.
+    ``state_of`` int32[nodes], ``wanted`` int32[requests] and ``asks`` int32[objects] are those of
+    ``State``.
     """
 
     requests: int
     nodes: int
+    states: int
     sessions: int
     sizes: ObjectSizes
     dram_bytes: int
@@ -157,13 +160,14 @@ class World:
     seed: int
     seconds: float
     paths: Paths
+    state_of: NDArray[np.int32]
     wanted: NDArray[np.int32]
     asks: NDArray[np.int32]
 
     @property
     def objects(self) -> int:
-        """Numbers that objects can have: two a node."""
-        return 2 * self.nodes
+        """Chunks and states that are ever made."""
+        return self.nodes + self.states
 
 
 def begin(s: Any, r: int) -> None:

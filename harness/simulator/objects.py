@@ -30,12 +30,17 @@ def class_of(s: Any, o: int) -> int:
 
 def node_of(s: Any, o: int) -> int:
     """The node at whose end the object lies."""
-    return o - s.cfg[NODES] if o >= s.cfg[NODES] else o
+    return s.made_at[o - s.cfg[NODES]] if o >= s.cfg[NODES] else o
 
 
 def state_at(s: Any, node: int) -> int:
-    """The state of a node, as an object."""
-    return s.cfg[NODES] + node
+    """The state of a node, as an object; -1 if none is ever made there."""
+    return s.state_of[node]
+
+
+def state_number(s: Any, o: int) -> int:
+    """A state's place among the states."""
+    return o - s.cfg[NODES]
 
 
 def size_of(s: Any, o: int) -> int:

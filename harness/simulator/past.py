@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harness.simulator.descendants import below, is_below
-from harness.simulator.objects import class_of, node_of, resident, state_at
+from harness.simulator.objects import class_of, node_of, resident, state_at, state_number
 from harness.simulator.state import TICK
 
 
 class Past(NamedTuple):
     """``gone`` int32[2, nodes], ``gone_tick`` int64[2, nodes], ``gone_count`` int64[2]: nodes whose
-    chunk or state left for nowhere in this request. ``came`` int64[nodes]: tick at which a node's
-    state became resident. ``near`` int32[nodes]: where the next resident state above a node was
-    found, ``near_epoch`` int32[nodes] when; good as long as ``epoch`` int64[1] is the same, while
+    chunk or state left for nowhere in this request. ``came`` int64[states]: tick at which a
+    state became resident. ``near`` int32[states]: node where the next resident state above one was
+    found, ``near_epoch`` int32[states] when; good as long as ``epoch`` int64[1] is the same, while
     no state is made above others that are older."""
 
     gone: np.ndarray
@@ -32,15 +32,15 @@ class Past(NamedTuple):
     epoch: np.ndarray
 
 
-def past(nodes: int) -> Past:
+def past(nodes: int, states: int) -> Past:
     """Nothing was resident."""
     return Past(
         np.empty((2, nodes), np.int32),
         np.empty((2, nodes), np.int64),
         np.zeros(2, np.int64),
-        np.zeros(nodes, np.int64),
-        np.empty(nodes, np.int32),
-        np.full(nodes, -1, np.int32),
+        np.zeros(states, np.int64),
+        np.empty(states, np.int32),
+        np.full(states, -1, np.int32),
         np.zeros(1, np.int64),
     )
 
@@ -60,13 +60,13 @@ def note_gone(s: Any, t: Any, o: int) -> None:
     t.gone_count[kind] = at + 1
 
 
-def note_state(s: Any, t: Any, node: int) -> bool:
-    """A node's state became resident; whether that makes wrong what was remembered of those below.
+def note_state(s: Any, t: Any, o: int) -> bool:
+    """A state became resident; whether that makes wrong what was remembered of those below.
 
     It does if nodes below were there before.
     """
-    t.came[node] = s.reg[TICK]
-    under = s.first_child[node]
+    t.came[state_number(s, o)] = s.reg[TICK]
+    under = s.first_child[node_of(s, o)]
     while under >= 0:
         if s.stamp[under] >= 0:
             t.epoch[0] += 1
@@ -86,11 +86,11 @@ def chunks_with(s: Any, t: Any, tree: Any, node: int, tick: int, asker: int) -> 
     return 1 + below(tree, node, asker) + more if had_children else 1
 
 
-def chunks_since(s: Any, t: Any, tree: Any, node: int, tick: int) -> int:
-    """Chunks from the last state before a node's that was resident at a tick, to the node."""
-    above = resident_above(s, t, node)
-    while above >= 0 and t.came[above] > tick:
-        above = resident_above(s, t, above)
+def chunks_since(s: Any, t: Any, tree: Any, o: int, tick: int) -> int:
+    """Chunks from the last state before a state that was resident at a tick, to its node."""
+    node, above = node_of(s, o), resident_above(s, t, o)
+    while above >= 0 and t.came[state_number(s, state_at(s, above))] > tick:
+        above = resident_above(s, t, state_at(s, above))
     at = t.gone_count[1] - 1
     while at >= 0 and t.gone_tick[1, at] > tick:
         left_node = t.gone[1, at]
@@ -101,18 +101,19 @@ def chunks_since(s: Any, t: Any, tree: Any, node: int, tick: int) -> int:
     return s.depth[node] - (s.depth[above] if above >= 0 else -1)
 
 
-def resident_above(s: Any, t: Any, node: int) -> int:
-    """The nearest node above one whose state is resident, -1 if none."""
-    above = next_above(s, t, node)
+def resident_above(s: Any, t: Any, o: int) -> int:
+    """The nearest node above a state whose own is resident, -1 if none."""
+    above = next_above(s, t, o)
     while above >= 0 and not resident(s, state_at(s, above)):
-        above = next_above(s, t, above)
-    t.near[node] = above
-    t.near_epoch[node] = t.epoch[0]
+        above = next_above(s, t, state_at(s, above))
+    t.near[state_number(s, o)] = above
+    t.near_epoch[state_number(s, o)] = t.epoch[0]
     return above
 
 
-def next_above(s: Any, t: Any, node: int) -> int:
+def next_above(s: Any, t: Any, o: int) -> int:
     """The node above to look at next: those between hold no resident state."""
-    if t.near_epoch[node] == t.epoch[0]:
-        return t.near[node]
-    return s.made_before[node]
+    number = state_number(s, o)
+    if t.near_epoch[number] == t.epoch[0]:
+        return t.near[number]
+    return s.made_before[node_of(s, o)]

@@ -25,6 +25,8 @@ class Prepared:
 
     paths: Paths
     checkpoints: Checkpoints
+    made_at: NDArray[np.int32]
+    state_of: NDArray[np.int32]
     made_before: NDArray[np.int32]
     wanted: NDArray[np.int32]
     last_asked: NDArray[np.int32]
@@ -40,6 +42,9 @@ def prepare(corpus: Corpus, checkpoint: str, states: bool, future: bool) -> Prep
     points = checkpoints(paths, checkpoint)
     marked = np.zeros(corpus.nodes, np.uint8)
     marked[points.made] = 1
+    made_at = np.flatnonzero(marked).astype(np.int32)
+    state_of = np.full(corpus.nodes, -1, np.int32)
+    state_of[made_at] = corpus.nodes + np.arange(len(made_at))
     made_before = np.empty(corpus.nodes, np.int32)
     nearest_above(corpus.parent, marked, made_before)
     wanted = np.full(corpus.requests, -1, np.int32)
@@ -51,20 +56,22 @@ def prepare(corpus: Corpus, checkpoint: str, states: bool, future: bool) -> Prep
     following = np.empty(len(paths.path_segment), np.int32)
     last, nearest = np.full((2, len(paths.segment_first) - 1), -1, np.int32)
     all_asks(paths.path_of, paths.path_segment, last, nearest, following)
-    last_asked = np.full(2 * corpus.nodes, -1, np.int32)
+    last_asked = np.full(corpus.nodes + len(made_at), -1, np.int32)
     lengths = np.diff(paths.segment_first)
     last_asked[: corpus.nodes] = np.repeat(last, lengths)
     asked = np.flatnonzero(wanted >= 0)
-    last_asked[corpus.nodes + wanted[asked]] = asked
+    last_asked[state_of[wanted[asked]]] = asked
     return Prepared(
         paths=paths,
         checkpoints=points,
+        made_at=made_at,
+        state_of=state_of,
         made_before=made_before,
         wanted=wanted,
         last_asked=last_asked,
         next_asked=following if future else _NONE,
         next_asked_state=_next_wants(wanted) if future else _NONE,
-        asks=_asks(corpus, paths, wanted, lengths) if future else _NONE,
+        asks=_asks(corpus, paths, wanted[asked], made_at) if future else _NONE,
     )
 
 
@@ -77,10 +84,9 @@ def _next_wants(wanted: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def _asks(
-    corpus: Corpus, paths: Paths, wanted: NDArray[np.int32], lengths: NDArray[np.int64]
+    corpus: Corpus, paths: Paths, wanted: NDArray[np.int32], made_at: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    asks = np.zeros(2 * corpus.nodes, np.int32)
+    lengths = np.diff(paths.segment_first)
     some = np.bincount(paths.path_segment, minlength=len(lengths))
-    asks[: corpus.nodes] = np.repeat(some, lengths)
-    asks[corpus.nodes :] = np.bincount(wanted[wanted >= 0], minlength=corpus.nodes)
-    return asks
+    states = np.bincount(wanted, minlength=corpus.nodes)[made_at]
+    return np.concatenate((np.repeat(some, lengths), states)).astype(np.int32)

@@ -90,6 +90,7 @@ def new_segments(corpus: Corpus, ready: Prepared, point: Point, sizes: ObjectSiz
         **still,
         **empty_arrays(2 * segments, longest, corpus.requests, False),
         part=part,
+        joined=np.empty((0, 0), i4),
         flag=np.zeros(segments, np.uint8),
         stamp=np.full(segments, -1, i4),
         cfg=settings,
@@ -106,7 +107,7 @@ def _still(corpus: Corpus, ready: Prepared) -> dict[str, Any]:
     first_child, next_child = np.full((2, len(first)), -1, np.int32)
     link_children(parent, first_child, next_child)
     last = paths.segment_first[1:] - 1
-    before = ready.made_before[last]
+    before, state = ready.made_before[last], ready.state_of[last]
     return {
         "path_of": paths.path_of,
         "path_segment": paths.path_segment,
@@ -121,6 +122,6 @@ def _still(corpus: Corpus, ready: Prepared) -> dict[str, Any]:
         "made": paths.segment_of[points.made],
         "made_before": np.where(before >= 0, paths.segment_of[before], -1).astype(np.int32),
         "last_asked": np.concatenate(
-            (ready.last_asked[first], ready.last_asked[corpus.nodes + last])
+            (ready.last_asked[first], np.where(state >= 0, ready.last_asked[state], -1))
         ),
     }

@@ -12,7 +12,7 @@ from harness.simulator.point import Point
 from harness.simulator.policies import Policy
 from harness.simulator.prepare import Prepared
 from harness.simulator.sizes import ObjectSizes
-from harness.simulator.state import COPY, MOVE_UP, STAY, State, empty_arrays
+from harness.simulator.state import COPY, MOVE_UP, STAY, State, empty_arrays, tick_type
 
 _ON_HIT = {"stay": STAY, "copy": COPY, "move": MOVE_UP}
 
@@ -22,6 +22,7 @@ def world(corpus: Corpus, ready: Prepared, point: Point, sizes: ObjectSizes) -> 
     return World(
         requests=corpus.requests,
         nodes=corpus.nodes,
+        states=len(ready.made_at),
         sessions=int(corpus.session.max(initial=0)) + 1,
         sizes=sizes,
         dram_bytes=point.dram_bytes,
@@ -30,6 +31,7 @@ def world(corpus: Corpus, ready: Prepared, point: Point, sizes: ObjectSizes) -> 
         seed=point.seed or 0,
         seconds=float(corpus.time_s[-1] - corpus.time_s[0]),
         paths=ready.paths,
+        state_of=ready.state_of,
         wanted=ready.wanted,
         asks=ready.asks,
     )
@@ -40,7 +42,7 @@ def new_state(
     log_rows: int,
 ) -> State:  # fmt: skip
     """Empty tiers, a new policy, and room for ``log_rows`` rows of the SSD log."""
-    nodes, objects = corpus.nodes, 2 * corpus.nodes
+    nodes, objects = corpus.nodes, corpus.nodes + len(ready.made_at)
     paths, i4, i8 = ready.paths, np.int32, np.int64
     longest = int(np.diff(paths.path_of).max(initial=0)) and int(corpus.depth.max(initial=0)) + 1
     settings = [
@@ -53,6 +55,8 @@ def new_state(
         name: getattr(corpus, name).astype(i4)
         for name in ("session", "turn", "input_tokens", "output_tokens")
     }
+    ticks = tick_type(int(paths.path_length.sum(dtype=i8)), corpus.requests)
+    queues = policy.rebuild.bit_length() if policy.ahead else 0
     return State(
         **columns,
         **empty_arrays(objects, longest, corpus.requests, policy.ahead > 0),
@@ -68,12 +72,15 @@ def new_state(
         time_s=corpus.time_s,
         made_of=ready.checkpoints.made_of,
         made=ready.checkpoints.made,
+        made_at=ready.made_at,
+        state_of=ready.state_of,
         made_before=ready.made_before,
         wanted=ready.wanted,
         last_asked=ready.last_asked,
         next_asked=ready.next_asked,
         next_asked_state=ready.next_asked_state,
         asks=ready.asks,
+        joined=np.zeros((queues, objects), ticks),
         flag=np.zeros(objects, np.uint8),
         stamp=np.full(objects, -1, i4),
         kids_dram=np.zeros(nodes, i4),

@@ -1,8 +1,8 @@
 """The arrays on which a run works; kernels and policies know them by these names as ``s``.
 
-Objects are numbers: F(v), the full-attention chunk of node v, is v; S(v), the state that ends
-there, is v + N. Everything here is an array because numba passes arrays, and one tuple of them
-because every hook sees the same ``s``.
+Objects are numbers: F(v), the full-attention chunk of node v, is v; the states that are ever made
+follow from N on, in the order of their nodes. Everything here is an array because numba passes
+arrays, and one tuple of them because every hook sees the same ``s``.
 """
 
 from __future__ import annotations
@@ -71,6 +71,16 @@ ROW_FIELDS = (
 )  # fmt: skip
 
 
+_TICKS_A_REFERENCE, _TICKS_A_REQUEST = 8, 8
+"""At most: a chunk enters and leaves two tiers, and so does a state; queues ask for their keys."""
+
+
+def tick_type(references: int, requests: int) -> Any:
+    """The smallest integer that holds all ticks of a run: one is kept for each object."""
+    most = references * _TICKS_A_REFERENCE + requests * _TICKS_A_REQUEST
+    return np.int32 if most <= np.iinfo(np.int32).max else np.int64
+
+
 def empty_arrays(objects: int, longest: int, requests: int, bounded: bool) -> dict[str, Any]:
     """What both engines change: empty queues of ``objects``, and no count.
 
@@ -87,7 +97,6 @@ def empty_arrays(objects: int, longest: int, requests: int, bounded: bool) -> di
         "queue_built": np.full(QUEUES, -1, i8),
         "queue_until": np.zeros(QUEUES, i8),
         "queue_tick": np.zeros(QUEUES, i8),
-        "joined": np.zeros((QUEUES, objects if bounded else 0), i8),
         "queued": np.zeros(objects, np.uint8),
         "aside": np.empty(2 * QUEUES * (longest + 2), i8),
         "reg": np.zeros(REGISTERS, i8),
@@ -97,28 +106,29 @@ def empty_arrays(objects: int, longest: int, requests: int, bounded: bool) -> di
 
 
 class State(NamedTuple):
-    """R requests, N nodes, 2N objects, P runs of all paths together.
+    """R requests, N nodes, M states, O = N + M objects, P runs of all paths together.
 
     Trace, read only: ``path_of`` int64[R + 1], ``path_first`` and ``path_length`` int32[P] (the
     nodes that request r computes or uses), ``chunks`` int32[R] (those of its prompt: the path may
     go on into its output), ``parent``, ``depth``, ``first_child``, ``next_child`` int32[N],
     ``session``, ``turn``, ``input_tokens``, ``output_tokens`` int32[R], ``tag`` uint8[R],
     ``time_s`` float64[R], ``made_of`` int64[R + 1] and ``made`` int32 (nodes at whose end r makes
-    states), ``made_before`` int32[N] (nearest node above where a state is ever made, -1),
-    ``last_asked`` int32[2N] (last request that asks for the object, -1), ``next_asked`` int32[P],
-    ``next_asked_state`` int32[R], ``asks`` int32[2N] (oracles only, else of length 0: next request
-    after r that asks for the nodes of a path's run, for the state that r asks for, and how often
-    each object is asked for), ``wanted`` int32[R] (node whose state request r would use if nothing
-    were ever lost, -1).
+    states), ``made_at`` int32[M] (nodes where a state is ever made), ``state_of`` int32[N] (the
+    state of a node, -1), ``made_before`` int32[N] (nearest node above where a state is ever made,
+    -1), ``last_asked`` int32[O] (last request that asks for the object, -1), ``next_asked``
+    int32[P], ``next_asked_state`` int32[R], ``asks`` int32[O] (oracles only, else of length 0: next
+    request after r that asks for the nodes of a path's run, for the state that r asks for, and how
+    often each object is asked for), ``wanted`` int32[R] (node whose state request r would use if
+    nothing were ever lost, -1).
 
-    Changing: ``flag`` uint8[2N], ``stamp`` int32[2N] (last request that touched it),
+    Changing: ``flag`` uint8[O], ``stamp`` int32[O] (last request that touched it),
     ``kids_dram``, ``kids_ssd``, ``kids`` int32[N] (children in DRAM, on the SSD, anywhere),
-    ``queue_key``, ``queue_tie`` float64[2 QUEUES, 2N], ``queue_object`` int32[2 QUEUES, 2N],
+    ``queue_key``, ``queue_tie`` float64[2 QUEUES, O], ``queue_object`` int32[2 QUEUES, O],
     ``queue_size`` int64[2 QUEUES] (entries of the queues, then of their open parts),
     ``queue_built``, ``queue_until``, ``queue_tick`` int64[QUEUES] (request whose keys they hold,
-    request from which the bounds do not, tick of the keys), ``joined`` int64[QUEUES, 2N] (tick;
-    empty without bounds),
-    ``queued`` uint8[2N] (bits of the queues, then of their open parts), ``aside`` int64[],
+    request from which the bounds do not, tick of the keys), ``joined`` int[up to QUEUES, O]
+    (tick, of ``tick_type``; empty without bounds),
+    ``queued`` uint8[O] (bits of the queues, then of their open parts), ``aside`` int64[],
     ``reg`` int64[REGISTERS], ``cfg`` int64[SETTINGS], ``total`` int64[COUNTERS, 2], ``row``
     int32[R, 8], ``log`` int64[rows, 4] (request, action << 8 | class, node, count).
 
@@ -141,6 +151,8 @@ class State(NamedTuple):
     time_s: np.ndarray
     made_of: np.ndarray
     made: np.ndarray
+    made_at: np.ndarray
+    state_of: np.ndarray
     made_before: np.ndarray
     wanted: np.ndarray
     last_asked: np.ndarray
@@ -171,7 +183,7 @@ class State(NamedTuple):
 
     def resident(self) -> dict[str, tuple[int, int]]:
         """Objects of each class in each tier."""
-        nodes = len(self.flag) // 2
+        nodes = int(self.cfg[NODES])
         kinds = self.flag[:nodes], self.flag[nodes:]
         dram = [int(np.count_nonzero(flags & DRAM)) for flags in kinds]
         ssd = [int(np.count_nonzero(flags & SSD)) for flags in kinds]

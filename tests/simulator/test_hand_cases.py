@@ -72,6 +72,7 @@ def test_a_lost_state_strands_the_chunks_before_it() -> None:
 
 
 def test_stranded_chunks_are_not_made_twice() -> None:
+    from harness.simulator.objects import state_at
     from harness.simulator.policies import find_policy
     from harness.simulator.prepare import prepare
     from harness.simulator.run import sizes_of
@@ -83,7 +84,7 @@ def test_stranded_chunks_are_not_made_twice() -> None:
     ready = prepare(GROWING, "end", True, False)
     state = new_state(GROWING, ready, point, sizes_of(point), find_policy("lru", {}), 0)
     play(state, 0, 1)
-    take_dram(state, GROWING.nodes + 0)  # S(1) is removed by hand
+    take_dram(state, state_at(state, 0))  # S(1) is removed by hand
     play(state, 1, 3)
     assert state.row[:, 0].tolist() == [0, 0, 2]
     assert state.row[:, 2].tolist() == [0, 1, 0]

@@ -31,7 +31,7 @@ def create(world: World, settings: Parameters) -> Own:
     """States are first asked for when the trace says, chunks from their first request on."""
     following = np.full(world.objects, _NEVER, np.int32)
     asked = np.flatnonzero(world.wanted >= 0)[::-1]
-    following[world.nodes + world.wanted[asked]] = asked
+    following[world.state_of[world.wanted[asked]]] = asked
     return Own(following, np.zeros(1))
 
 

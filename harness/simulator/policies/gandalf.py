@@ -40,6 +40,7 @@ from harness.simulator.hooks import (
     resident,
     session_of,
     size_of,
+    state_number,
 )
 from harness.simulator.idle import (
     BUCKETS,
@@ -78,7 +79,7 @@ EVICT_ANY_TIER = True
 STRUCTURES = ("leaf",)
 
 _ALPHA, _CHUNK_USD, _BYTE_USD, _LIFE_S, _TBW = range(5)
-_CROSS, _CANDIDATES, _SUM, _PREDICTED, _AWAY_MOST = range(5)
+_CROSS, _CANDIDATES, _SUM, _PREDICTED, _AWAY_MOST, _VICTIM, _VICTIM_TICK = range(7)
 _MOVING, _GOING = range(2)
 """Who asks for what is resident below: for a candidate to move, and for what may go."""
 _HELD = 1 << 16
@@ -106,10 +107,10 @@ class Settings(Parameters):
 
 
 class Own(NamedTuple):
-    """``price`` float64[5], ``option`` int64[5]; the predictor; the tree, now and in this request's
+    """``price`` float64[5], ``option`` int64[7]; the predictor; the tree, now and in this request's
     past; room for candidates. ``share_least`` float64[BUCKETS]: shares back if as many sessions are
-    away as may be before it is computed anew. ``worn`` int64[nodes]: tick at which a node's state
-    was superseded."""
+    away as may be before it is computed anew. ``worn`` int64[states]: tick at which one was
+    superseded."""
 
     price: np.ndarray
     option: np.ndarray
@@ -131,17 +132,17 @@ def create(world: World, settings: Settings) -> Own:
     ]  # fmt: skip
     options = [
         settings.gate == "cross", settings.candidates, settings.charge == "sum",
-        settings.state_hits == "predicted", -1,
+        settings.state_hits == "predicted", -1, -1, -1,
     ]  # fmt: skip
     return Own(
         np.array(prices, np.float64),
         np.array(options, np.int64),
         idle_table(world.sessions, world.requests + AHEAD),
         descendants(world.paths),
-        past(world.nodes),
+        past(world.nodes, world.states),
         np.empty(_HELD, np.int32),
         np.zeros(BUCKETS),
-        np.zeros(world.nodes, np.int64),
+        np.zeros(world.states, np.int64),
     )
 
 
@@ -171,7 +172,7 @@ def loss(s: Any, o: int, wait: int, tick: int, asker: int) -> float:
     if spent(s, o, tick):
         return 0.0
     share = share_back(s.p.idle, wait) if s.p.option[_PREDICTED] != 0 else 1.0
-    chunks = chunks_since(s, s.p.past, s.p.tree, node_of(s, o), tick)
+    chunks = chunks_since(s, s.p.past, s.p.tree, o, tick)
     return share * chunks * s.p.price[_CHUNK_USD]
 
 
@@ -179,7 +180,7 @@ def spent(s: Any, o: int, tick: int) -> bool:
     """Whether nobody expected a hit of a state any more at a tick."""
     if s.flag[o] & USED != 0:
         return True
-    return s.flag[o] & SUPERSEDED != 0 and s.p.worn[node_of(s, o)] <= tick
+    return s.flag[o] & SUPERSEDED != 0 and s.p.worn[state_number(s, o)] <= tick
 
 
 def used(s: Any, first: int, count: int) -> None:
@@ -191,7 +192,7 @@ def used(s: Any, first: int, count: int) -> None:
 
 def superseded(s: Any, o: int) -> None:
     """It is not expected any more."""
-    s.p.worn[node_of(s, o)] = s.reg[TICK]
+    s.p.worn[state_number(s, o)] = s.reg[TICK]
     lower(s, DROP, o)
     lower(s, EVICT, o)
 
@@ -219,7 +220,7 @@ def least(s: Any, q: int, o: int, until: int) -> float:
         return 0.0
     else:
         share = share if s.p.option[_PREDICTED] != 0 else 1.0
-        chunks = chunks_since(s, s.p.past, s.p.tree, node_of(s, o), s.reg[TICK])
+        chunks = chunks_since(s, s.p.past, s.p.tree, o, s.reg[TICK])
         lost = share * chunks * s.p.price[_CHUNK_USD]
     return lost / (size_of(s, o) * float(wait))
 
@@ -247,6 +248,7 @@ def charge(s: Any, size: int) -> float:
     o = peek(s, EVICT)
     if o < 0:
         return np.inf
+    s.p.option[_VICTIM], s.p.option[_VICTIM_TICK] = o, s.reg[TICK]
     if s.p.option[_SUM] == 0:
         return loss_on_ssd(s, o)
     total, taken = 0.0, 0
@@ -262,9 +264,23 @@ def charge(s: Any, size: int) -> float:
     return total if free >= size else np.inf
 
 
+def victim_ssd(s: Any) -> int:
+    """What was charged for, if nothing has moved since."""
+    charged = s.p.option[_VICTIM_TICK] == s.reg[TICK]
+    s.p.option[_VICTIM_TICK] = -1
+    return s.p.option[_VICTIM] if charged else peek(s, EVICT)
+
+
 def weighed(s: Any, usd: float) -> float:
     """``alpha`` times a cost; what cannot be paid stays so, however little it weighs."""
     return s.p.price[_ALPHA] * usd if usd < np.inf else np.inf
+
+
+def most_gain(s: Any, o: int) -> float:
+    """What its loss can cost at most, told without a look at others."""
+    if class_of(s, o) == 0:
+        return np.inf
+    return (s.depth[node_of(s, o)] + 1) * s.p.price[_CHUNK_USD]
 
 
 def advantage(s: Any, o: int, dropped: int, most: float) -> float:
@@ -272,16 +288,19 @@ def advantage(s: Any, o: int, dropped: int, most: float) -> float:
 
     Also -1 if the price of the write alone shows that it does not pass, or not above ``most``.
     """
-    size, wait = size_of(s, o), waits(s, o)
-    cross = s.p.option[_CROSS] != 0 and dropped >= 0
-    gain = loss(s, o, wait, s.reg[TICK], _MOVING)
+    size = size_of(s, o)
     write_usd = wear_factor(s) * s.p.price[_BYTE_USD] * size
     least_cost = weighed(s, write_usd)
     if s.cfg[CAP_SSD] - s.reg[USED_SSD] < size:
         ask(s, EVICT)
+    if least_cost > 0.0 and most >= 0.0 and not most_gain(s, o) / least_cost > most:
+        return -1.0
+    wait = waits(s, o)
+    cross = s.p.option[_CROSS] != 0 and dropped >= 0
+    gain = loss(s, o, wait, s.reg[TICK], _MOVING)
     if not cross and not gain > least_cost:
         return -1.0
-    if least_cost > 0.0 and not gain / least_cost > most:
+    if least_cost > 0.0 and most >= 0.0 and not gain / least_cost > most:
         return -1.0
     cost = weighed(s, write_usd + charge(s, size))
     if cross:
@@ -332,7 +351,7 @@ def entered(s: Any, o: int, tier: int) -> None:
     """Count it for those above."""
     if class_of(s, o) == 0:
         mark(s.p.tree, o, True)
-    elif s.flag[o] & HERE == tier and note_state(s, s.p.past, node_of(s, o)):
+    elif s.flag[o] & HERE == tier and note_state(s, s.p.past, o):
         expire(s, DROP)
         expire(s, EVICT)
 

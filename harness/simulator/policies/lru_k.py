@@ -81,7 +81,7 @@ def used(s: Any, first: int, count: int) -> None:
     if by_path:
         for node in range(first, first + count):
             o = state_at(s, node)
-            if resident(s, o):
+            if o >= 0 and resident(s, o):
                 s.p.seen[o] = min(int(s.p.seen[o]) + 1, _MOST)
 
 
