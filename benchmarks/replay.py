@@ -186,6 +186,8 @@ def timed(path: Path, target: Target, service: NDArray[np.int64] | None = None) 
     beside = {"bare timer": timer / 1e6, "fio": fio_lag / 1e6, "floor of this run": forced}
     met = lag <= GOAL_LAG_NS or lag <= GOAL_TIMER * timer
     if service is not None:
+        if len(service) != len(due):
+            raise SystemExit(f"{len(service)} commands for {len(due)} requests: no floor")
         floor = LagFloor(engine["depth"])
         floor.add(due, service)
         floor_p99 = floor.lag.quantile(0.99) or 0

@@ -18,7 +18,7 @@ from harness.replay.heap import pop, push
 from harness.replay.jit import inner, kernel
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_i64
-from harness.replay.punctual import note_full
+from harness.replay.punctual import note_full, note_on_time
 from harness.replay.submit import (
     discard_now,
     look,
@@ -105,8 +105,8 @@ def run_closed(
         produced = load_i64(words + 8 * Control.PRODUCED)
         if stop == ABANDON or meter[Meter.ENTER_ERROR] != 0:
             return
-        _admit(lane, flight, window, loop, produced)
-        now = look(lane, flight, meter, start)
+        admitted = _admit(lane, flight, window, loop, produced)
+        now = look(flight, meter, start)
         count = 0
         if stop == RUNNING:
             count = _gather(lane, flight, window, meter, loop, now, start)
@@ -120,15 +120,17 @@ def run_closed(
             if stop != RUNNING or (idle and finished != 0 and flight.at[At.NEXT] >= produced):
                 return
         if count == 0 and not released:
-            if flight.at[At.NEXT] < produced:
+            if flight.at[At.NEXT] < produced and admitted:
                 wait(lane, flight, meter, 0, 0)
             else:
                 _idle(lane, flight, meter, loop, stop, start)
 
 
 @inner
-def _admit(lane: Lane, flight: Flight, window: Window, loop: Loop, produced: int) -> None:
+def _admit(lane: Lane, flight: Flight, window: Window, loop: Loop, produced: int) -> bool:
+    """Take planned commands in, while there is room for what they depend on; whether any."""
     at = flight.at
+    first = at[At.NEXT]
     row_mask = len(window.due) - 1
     end = min(produced, at[At.NEXT] + _ADMIT_AT_ONCE)
     while at[At.NEXT] < end:
@@ -136,7 +138,7 @@ def _admit(lane: Lane, flight: Flight, window: Window, loop: Loop, produced: int
         row = command & row_mask
         units = window.length[row] // lane.unit_bytes + 2
         if loop.spares[0] <= units:
-            return
+            break
         loop.head[row] = _NOTHING
         loop.waiting[row] = 0
         after = window.after[row]
@@ -147,6 +149,7 @@ def _admit(lane: Lane, flight: Flight, window: Window, loop: Loop, produced: int
         if loop.waiting[row] == 0:
             push(loop.keys, loop.values, loop.size, window.due[row], command)
         at[At.NEXT] += 1
+    return bool(at[At.NEXT] > first)
 
 
 @inner
@@ -239,8 +242,11 @@ def _idle(lane: Lane, flight: Flight, meter: I64, loop: Loop, stop: int, start: 
         wait(lane, flight, meter, LONGEST_WAIT_NS, 1)
     elif flight.at[At.FREE] == 0:
         note_full(lane, flight, meter)
-        wait(lane, flight, meter, LONGEST_WAIT_NS, 1)
-    elif flight.at[At.AGAIN] > 0 or loop.size[0] == 0:
+        wait(lane, flight, meter, SHORT_WAIT_NS, 1)
+    elif flight.at[At.AGAIN] > 0:
+        wait(lane, flight, meter, SHORT_WAIT_NS, 1)
+    elif loop.size[0] == 0:
+        note_on_time(flight, meter)
         wait(lane, flight, meter, SHORT_WAIT_NS, 1)
     else:
         wait_until(lane, flight, meter, loop.keys[0], LONGEST_WAIT_NS, start)

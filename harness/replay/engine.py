@@ -10,7 +10,7 @@ from __future__ import annotations
 from harness.replay.jit import inner, kernel
 from harness.replay.lane import At, Flight, Lane
 from harness.replay.native import load_i64
-from harness.replay.punctual import note_full
+from harness.replay.punctual import note_full, note_on_time
 from harness.replay.submit import (
     discard_now,
     in_flight,
@@ -50,7 +50,7 @@ def run_schedule(lane: Lane, flight: Flight, window: Window, control: I64, meter
         produced = load_i64(words + 8 * Control.PRODUCED)
         if stop == ABANDON or meter[Meter.ENTER_ERROR] != 0:
             return
-        now = look(lane, flight, meter, start)
+        now = look(flight, meter, start)
         count = 0
         if stop == RUNNING:
             count = _gather(lane, flight, window, meter, produced, now, start)
@@ -121,6 +121,7 @@ def _idle(
         share = PACED_FULL_SHARE if lane.paced else FULL_SHARE
         wait(lane, flight, meter, longest, max(lane.depth // share, 1))
     elif at[At.STAGED] == 0 and at[At.NEXT] >= produced:
+        note_on_time(flight, meter)
         wait(lane, flight, meter, SHORT_WAIT_NS, 1)
         meter[Meter.STARVED_NS] += SHORT_WAIT_NS
     elif lane.paced:

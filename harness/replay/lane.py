@@ -70,10 +70,10 @@ class At(IntEnum):
     NEXT command to stage (or, in a closed loop, to admit), FREE buffer slots, how many commands
     wait to be issued AGAIN, how many are FINISHED since the last look. LOOKED is when the engine
     last looked at the clock, WAITED how long it meant to sleep since, HELD how long it was held
-    up since it last took completions, AWAKE how much longer it has been awake than it may be for
-    what it slept (ns each). STAGED commands have a slot, and are not submitted. REALTIME says
-    whether the engine has such a priority (``punctual``), PROMOTED since when, FULL when the kernel
-    last had all of the depth.
+    up since it last took completions, AWAKE how much longer it has been awake, while real-time,
+    than it may be for what it slept (ns each). STAGED commands have a slot, and are not submitted.
+    REALTIME says whether the engine has such a priority (``punctual``), PROMOTED since when, FULL
+    when there last was no room for another command.
     """
 
     NEXT = 0

@@ -4,8 +4,8 @@ A sleeping thread wakes up some 50 us late, one that looks at the clock is on ti
 processor. Where the device is served by threads of the kernel, spinning at a real-time priority
 would keep those from running. There an engine has a normal priority, and a real-time one, in which
 it does not spin beside commands in flight, while it is behind a device that has all of the depth
-(when that is late, whoever feeds it must not be) and while too many commands were late because
-others had the processor.
+(when that is late, whoever feeds it must not be), or too many commands were late though the device
+had room for them: then others had the processor.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _PR_SET_TIMERSLACK = 29
 _SYS_SETSCHEDULER = 144
 _GLANCES, _GLANCE_S = 5, 0.002
 _LATE, _LATE_SHARE = 16, 200
-"""With more late commands than this and a 200th of all, an engine is real-time; until they are no
-more than this and a 400th."""
+"""With more late commands than this and a 200th of those issued, an engine is real-time; until they
+are no more than this and a 400th."""
 _OTHER, _FIFO = 0, 1
 """Scheduling policies of the kernel."""
 NORMAL, FOR_NOW, ALWAYS = range(3)
@@ -82,8 +82,8 @@ def _crowded() -> bool:
 
 
 @inner
-def note_time(lane: Lane, flight: Flight, meter: I64, passed: int) -> None:
-    """Account for ``passed`` ns between two looks at the clock, and act on what they tell.
+def note_time(flight: Flight, meter: I64, passed: int) -> None:
+    """Account for ``passed`` ns between two looks at the clock.
 
     An engine that was stopped, or had no processor, sees completions late: that time is not
     the device's.
@@ -101,7 +101,7 @@ def note_time(lane: Lane, flight: Flight, meter: I64, passed: int) -> None:
 
 @inner
 def note_late(lane: Lane, flight: Flight, meter: I64, late: int) -> None:
-    """Account for commands that were issued late though the device had not all of the depth."""
+    """Account for commands that were issued late though the device had room for them."""
     meter[Meter.LATE] += late
     if meter[Meter.LATE] > _LATE + meter[Meter.ISSUED] // _LATE_SHARE:
         _promote(lane, flight, meter)

@@ -51,11 +51,11 @@ _PATIENCE = 64
 
 
 @inner
-def look(lane: Lane, flight: Flight, meter: I64, start: int) -> int:
+def look(flight: Flight, meter: I64, start: int) -> int:
     """What the clock says (ns since ``start``); notes when that comes later than it should."""
     at = flight.at
     now = now_ns(flight.scratch) - start
-    note_time(lane, flight, meter, now - at[At.LOOKED])
+    note_time(flight, meter, now - at[At.LOOKED])
     at[At.LOOKED] = now
     at[At.WAITED] = 0
     return int(now)
@@ -111,7 +111,8 @@ def submit(lane: Lane, flight: Flight, window: Window, meter: I64, count: int, s
     for i in range(count):
         row = flight.staged[i] & row_mask
         window.submitted[row] = before
-        late += window.due[row] > full and before - window.due[row] > STALL_NS
+        first_try = flight.tries[row] == 0 and window.due[row] > full
+        late += first_try and before - window.due[row] > STALL_NS
         if len(lane.truth) > 0 and window.kind[row] != _READ and window.kind[row] != _FLUSH:
             note_issue(lane, window, flight.staged[i], row, window.kind[row] != _WRITE)
     store_u32(lane.sq_tail, np.uint32(np.int64(load_u32(lane.sq_tail)) + count))
@@ -204,6 +205,7 @@ def discard_now(
     result = system_call(_SYS_IOCTL, lane.device_fd, _BLKDISCARD, where, 0, 0, 0)
     done = now_ns(flight.scratch) - start
     flight.at[At.WAITED] += done - window.issued[row]
+    flight.at[At.FULL] = done  # what fell due meanwhile is not late by others' fault
     meter[Meter.ISSUED] += 1
     meter[Meter.LAST_LAG_NS] = window.issued[row] - window.due[row]
     window.unsure[row] = 0
@@ -218,7 +220,7 @@ def reap(lane: Lane, flight: Flight, window: Window, meter: I64, start: int) -> 
         flight.at[At.HELD] = 0
         return
     row_mask = len(window.due) - 1
-    now = look(lane, flight, meter, start)
+    now = look(flight, meter, start)
     while head != tail:
         place = head & (len(lane.cqes) - 1)
         command = int(np.int64(lane.cqes[place, 0]))
@@ -277,8 +279,9 @@ def wait_until(
     lane: Lane, flight: Flight, meter: I64, due: int, longest_ns: int, start: int
 ) -> None:
     """Sleep until a completion comes or it is nearly ``due``; then spin, if that harms nobody."""
-    note_on_time(flight, meter)
     left = due - (now_ns(flight.scratch) - start)
+    if left > 0:
+        note_on_time(flight, meter)
     busy = in_flight(lane, flight) > 0
     spin = lane.spin_ns if may_spin(lane, flight, busy) else 0
     if left > spin:

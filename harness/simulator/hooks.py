@@ -31,7 +31,8 @@
 Hooks are compiled together with the engine by numba: they work on numbers and on the arrays of
 ``s`` (see ``state.State``; ``s.p`` is what ``create`` returned), may call functions of their own
 file and those named here, and make no arrays. A hook that a policy leaves out has the default
-below. ``o`` is an object, ``first, count`` are consecutive ones.
+below. ``o`` is an object, ``first, count`` are consecutive ones; ``state_at(s, node)`` is -1 where
+no state is ever made.
 
     begin(s, r)              request r arrives: predictors, decay, leases
     used(s, first, count)    objects of its usable prefix, run by run; its state as one more run
@@ -84,6 +85,7 @@ from harness.simulator.objects import (
     candidate,
     chunks_behind,
     class_of,
+    identity,
     in_dram,
     node_of,
     on_ssd,
@@ -124,10 +126,10 @@ from harness.simulator.state import (
 __all__ = [
     "ASKED", "DRAM", "DROP", "EVICT", "HOOKS", "MOVE", "MOVE_STATE", "SSD", "Parameters",
     "World", "admit", "ask", "begin", "candidate", "choose", "chunks_behind", "class_of", "created",
-    "demote", "entered", "expire", "finish", "first_to_move", "in_dram", "key", "key_at", "least",
-    "left", "lower", "node_of", "on_ssd", "order", "peek", "pinned", "pop", "push", "recomputed",
-    "resident", "session_of", "set_aside", "size_of", "state_at", "state_number", "superseded",
-    "used", "victim_ssd", "write_now",
+    "demote", "entered", "expire", "finish", "first_to_move", "identity", "in_dram", "key",
+    "key_at", "least", "left", "lower", "node_of", "on_ssd", "order", "peek", "pinned", "pop",
+    "push", "recomputed", "resident", "session_of", "set_aside", "size_of", "state_at",
+    "state_number", "superseded", "used", "victim_ssd", "write_now",
 ]  # fmt: skip
 
 HOOKS = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from harness.simulator.state import (
     ANY_NODE,
     DRAM,
@@ -33,14 +35,19 @@ def node_of(s: Any, o: int) -> int:
     return s.made_at[o - s.cfg[NODES]] if o >= s.cfg[NODES] else o
 
 
-def state_at(s: Any, node: int) -> int:
+def state_at(s: Any, node: int) -> Any:
     """The state of a node, as an object; -1 if none is ever made there."""
-    return s.state_of[node]
+    return np.int64(s.state_of[node])  # int() would keep it int32, and compile all twice
 
 
 def state_number(s: Any, o: int) -> int:
     """A state's place among the states."""
     return o - s.cfg[NODES]
+
+
+def identity(s: Any, o: int) -> int:
+    """A number of the object that does not depend on which other states are ever made."""
+    return node_of(s, o) + s.cfg[NODES] * class_of(s, o)
 
 
 def size_of(s: Any, o: int) -> int:

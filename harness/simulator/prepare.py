@@ -41,7 +41,7 @@ def prepare(corpus: Corpus, checkpoint: str, states: bool, future: bool) -> Prep
     paths = paths_of(corpus, checkpoint == "round")
     points = checkpoints(paths, checkpoint)
     marked = np.zeros(corpus.nodes, np.uint8)
-    marked[points.made] = 1
+    marked[points.made] = states
     made_at = np.flatnonzero(marked).astype(np.int32)
     state_of = np.full(corpus.nodes, -1, np.int32)
     state_of[made_at] = corpus.nodes + np.arange(len(made_at))

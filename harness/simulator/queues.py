@@ -155,7 +155,7 @@ def follow(s: Any, q: int, gone: int, o: int) -> None:
         s.queued[gone] &= 255 - bits
         s.queued[o] |= bits
         _join(s, q, o)
-        _sink(s, part, 0, key_at(s, q, o, s.joined[q, o]), order(s, o), o)
+        _sink(s, part, 0, key_at(s, q, o, _tick_of(s, q, o)), order(s, o), o)
     else:
         s.queued[gone] &= 255 - (1 << q)
         s.queued[o] |= 1 << q

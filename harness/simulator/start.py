@@ -55,7 +55,8 @@ def new_state(
         name: getattr(corpus, name).astype(i4)
         for name in ("session", "turn", "input_tokens", "output_tokens")
     }
-    ticks = tick_type(int(paths.path_length.sum(dtype=i8)), corpus.requests)
+    states = len(ready.checkpoints.made) + corpus.requests  # each uses one at most
+    ticks = tick_type(int(paths.path_length.sum(dtype=i8)), states, corpus.requests)
     queues = policy.rebuild.bit_length() if policy.ahead else 0
     return State(
         **columns,

@@ -71,13 +71,17 @@ ROW_FIELDS = (
 )  # fmt: skip
 
 
-_TICKS_A_REFERENCE, _TICKS_A_REQUEST = 8, 8
-"""At most: a chunk enters and leaves two tiers, and so does a state; queues ask for their keys."""
+_TICKS_OF_CHUNK, _TICKS_OF_STATE, _TICKS_OF_REQUEST = 6, 7, 10
+"""At most, each time one is asked for or made: it enters and leaves two tiers, is copied or moved
+back, and a state is superseded; queues ask for their keys."""
 
 
-def tick_type(references: int, requests: int) -> Any:
-    """The smallest integer that holds all ticks of a run: one is kept for each object."""
-    most = references * _TICKS_A_REFERENCE + requests * _TICKS_A_REQUEST
+def tick_type(chunks: int, states: int, requests: int) -> Any:
+    """The smallest integer that holds all ticks of a run: one is kept for each object.
+
+    ``chunks`` and ``states`` count how often one is asked for or made.
+    """
+    most = chunks * _TICKS_OF_CHUNK + states * _TICKS_OF_STATE + requests * _TICKS_OF_REQUEST
     return np.int32 if most <= np.iinfo(np.int32).max else np.int64
 
 

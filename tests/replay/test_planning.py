@@ -47,7 +47,7 @@ INFO = DeviceInfo(
 
 
 def plan(path: Path, options: ReplayOptions, limit: int = MIB) -> tuple[Planner, Window]:
-    trace, window = open_trace(path), make_window(1 << 12)
+    trace, window = open_trace(path), make_window(1 << 15)
     found = survey(trace, 64 * MIB, 512, discard=options.discard)
     limits = Limits(np.full(len(Op), limit, np.int64))
     planner = Planner(trace, found, options, limits, window)

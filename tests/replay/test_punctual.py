@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from harness.core.ops import Op
-from harness.replay import punctual
+from harness.replay import punctual, submit
 from harness.replay.lane import At, make_flight
 from harness.replay.options import ReplayOptions
 from harness.replay.result import ReplayResult
@@ -126,6 +126,21 @@ def test_an_engine_is_real_time_while_many_commands_were_late(policies: list[int
     assert policies == [os.SCHED_FIFO, os.SCHED_OTHER]
 
 
+@pytest.mark.parametrize(("due", "caught_up"), [(999, False), (1000, False), (1001, True)])
+def test_an_engine_has_caught_up_when_the_next_command_is_not_due(
+    due: int, caught_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(submit, "now_ns", lambda scratch: 1000)
+    monkeypatch.setattr(submit, "in_flight", lambda lane, flight: 1)
+    monkeypatch.setattr(submit, "may_spin", lambda lane, flight, busy: False)
+    monkeypatch.setattr(submit, "wait", lambda *given: None)
+    monkeypatch.setattr(submit, "note_on_time", lambda *given: told.append(given))
+    flight, meter = make_flight(8, 4, 0), np.zeros(len(Meter), np.int64)
+    plain(submit.wait_until)(MODEST, flight, meter, due, 10_000, 0)
+    assert bool(told) == caught_up
+
+
 def test_a_refusal_is_not_asked_for_again(
     policies: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +161,7 @@ def test_a_processor_is_left_for_the_kernels_threads(monkeypatch: pytest.MonkeyP
 
 def test_a_real_time_engine_that_spins_sleeps_a_tenth_of_the_time() -> None:
     flight = make_flight(8, 1, 0)
-    flight.at[At.REALTIME] = 1
+    flight.at[At.REALTIME] = punctual.ALWAYS
     for _ in range(3):  # seconds
         awake_ns = 0
         for _ in range(10_000):

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from harness.simulator.coins import PRIME, thrown
-from harness.simulator.hooks import Parameters, World
+from harness.simulator.hooks import Parameters, World, identity
 
 
 class Settings(Parameters):
@@ -42,4 +42,4 @@ def create(world: World, settings: Settings) -> Own:
 def demote(s: Any, o: int) -> bool:
     """Throw."""
     s.p.offers[o] += 1
-    return thrown(s.p.seed[0], o, s.p.offers[o]) < s.p.probability[0]
+    return thrown(s.p.seed[0], identity(s, o), s.p.offers[o]) < s.p.probability[0]

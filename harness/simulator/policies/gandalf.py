@@ -267,7 +267,6 @@ def charge(s: Any, size: int) -> float:
 def victim_ssd(s: Any) -> int:
     """What was charged for, if nothing has moved since."""
     charged = s.p.option[_VICTIM_TICK] == s.reg[TICK]
-    s.p.option[_VICTIM_TICK] = -1
     return s.p.option[_VICTIM] if charged else peek(s, EVICT)
 
 

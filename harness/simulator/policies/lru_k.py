@@ -57,7 +57,7 @@ class Own(NamedTuple):
 def create(world: World, settings: Settings) -> Own:
     """Nothing was referenced yet."""
     held = world.dram_bytes / world.sizes.chunk_bytes
-    places = int(min(settings.ghost * held, world.objects))
+    places = int(min(settings.ghost * held, 2 * world.nodes))
     sessions = world.sessions if settings.gate == "session" else 0
     numbers = [settings.k, settings.gate == "session", settings.count == "path", places]
     return Own(

@@ -36,7 +36,7 @@ class Own(NamedTuple):
 def create(world: World, settings: Settings) -> Own:
     """Nothing was refused yet."""
     fit = settings.factor * (world.ssd_bytes // world.sizes.chunk_bytes)
-    places = int(min(fit, world.objects))
+    places = int(min(fit, 2 * world.nodes))
     return Own(
         np.zeros(world.objects, np.uint8),
         np.full(places, -1, np.int32),

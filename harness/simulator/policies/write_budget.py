@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, PositiveFloat
 
 from harness.simulator.coins import PRIME, thrown
-from harness.simulator.hooks import Parameters, World, chunks_behind, class_of, size_of
+from harness.simulator.hooks import Parameters, World, chunks_behind, class_of, identity, size_of
 from harness.simulator.state import SIZE_FULL, SIZE_STATE, WRITES
 
 _LEAST, _MOST = 2.0**-20, 1e12
@@ -103,4 +103,4 @@ def demote(s: Any, o: int) -> bool:
     if numbers[_BY_COIN] == 0.0:
         return worth(s, o) >= numbers[_THRESHOLD]
     s.p.offers[o] += 1
-    return thrown(s.p.seed[0], o, s.p.offers[o]) * numbers[_THRESHOLD] < 1.0
+    return thrown(s.p.seed[0], identity(s, o), s.p.offers[o]) * numbers[_THRESHOLD] < 1.0
