@@ -128,7 +128,6 @@ def _fidelity(
         "lag_floor_ns": c.floor.lag.summary() if scheduled else empty,
         "longest_backlog_ns": c.floor.longest_backlog if scheduled else None,
         "end_lag_floor_ns": c.floor.last if scheduled else None,
-        "mean_service_ns": c.floor.mean_service,
         **thresholds(evidence),
         "requests": {"asked": evidence.requests_asked, "done": evidence.requests_done},
         "bytes": {"asked": evidence.bytes_asked, "done": evidence.bytes_done},

@@ -39,13 +39,12 @@ class LagFloor:
     """Accumulates the unavoidable lag, block by block.
 
     ``last`` is that of the last command, ``longest_backlog`` the longest time (ns) for which
-    commands were held up without a break, ``mean_service`` what each kept the device busy for.
+    commands were held up without a break.
     """
 
     def __init__(self, depth: int) -> None:
         self.lag = Histogram()
         self.last = 0
-        self._busy = 0
         self._recent = np.zeros(depth, np.int64)
         self._state = np.zeros(len(_State), np.int64)
 
@@ -54,7 +53,6 @@ class LagFloor:
         issue, done = np.empty((2, len(due)), np.int64)
         _simulate(due, service, self._recent, self._state, issue, done)
         self.lag.add(issue - due)
-        self._busy += int(service.sum())
         if issue.size:
             self.last = int(issue[-1] - due[-1])
         return issue, done
@@ -63,12 +61,6 @@ class LagFloor:
     def longest_backlog(self) -> int:
         """Longest uninterrupted backlog, ns."""
         return int(self._state[_State.LONGEST])
-
-    @property
-    def mean_service(self) -> float | None:
-        """Mean service time, ns."""
-        count = int(self._state[_State.COUNT])
-        return self._busy / count if count else None
 
 
 @kernel

@@ -12,7 +12,7 @@ from harness.simulator.point import Point
 from harness.simulator.policies import Policy
 from harness.simulator.prepare import Prepared
 from harness.simulator.sizes import ObjectSizes
-from harness.simulator.state import COPY, MOVE_UP, STAY, State, empty_arrays, tick_type
+from harness.simulator.state import COPY, MOVE_UP, STAY, State, empty_arrays, most_ticks, tick_type
 
 _ON_HIT = {"stay": STAY, "copy": COPY, "move": MOVE_UP}
 
@@ -56,7 +56,7 @@ def new_state(
         for name in ("session", "turn", "input_tokens", "output_tokens")
     }
     states = len(ready.checkpoints.made) + corpus.requests  # each uses one at most
-    ticks = tick_type(int(paths.path_length.sum(dtype=i8)), states, corpus.requests)
+    ticks = most_ticks(int(paths.path_length.sum(dtype=i8)), states, corpus.requests)
     queues = policy.rebuild.bit_length() if policy.ahead else 0
     return State(
         **columns,
@@ -81,7 +81,7 @@ def new_state(
         next_asked=ready.next_asked,
         next_asked_state=ready.next_asked_state,
         asks=ready.asks,
-        joined=np.zeros((queues, objects), ticks),
+        joined=np.zeros((queues, objects), tick_type(ticks)),
         flag=np.zeros(objects, np.uint8),
         stamp=np.full(objects, -1, i4),
         kids_dram=np.zeros(nodes, i4),

@@ -76,12 +76,13 @@ _TICKS_OF_CHUNK, _TICKS_OF_STATE, _TICKS_OF_REQUEST = 6, 7, 10
 back, and a state is superseded; queues ask for their keys."""
 
 
-def tick_type(chunks: int, states: int, requests: int) -> Any:
-    """The smallest integer that holds all ticks of a run: one is kept for each object.
+def most_ticks(chunks: int, states: int, requests: int) -> int:
+    """More than a run has; ``chunks`` and ``states`` count how often one is asked for or made."""
+    return chunks * _TICKS_OF_CHUNK + states * _TICKS_OF_STATE + requests * _TICKS_OF_REQUEST
 
-    ``chunks`` and ``states`` count how often one is asked for or made.
-    """
-    most = chunks * _TICKS_OF_CHUNK + states * _TICKS_OF_STATE + requests * _TICKS_OF_REQUEST
+
+def tick_type(most: int) -> Any:
+    """The smallest integer that holds so many ticks: one is kept for each object."""
     return np.int32 if most <= np.iinfo(np.int32).max else np.int64
 
 

@@ -83,12 +83,10 @@ def test_the_floor_of_a_burst_is_what_the_depth_and_the_device_force() -> None:
     assert done.tolist() == [5, 10, 15, 20, 25, 30, 35, 40, 45, 50]
     assert floor.last == 40
     assert floor.longest_backlog == 40
-    assert floor.mean_service == 5
 
 
 def test_the_floor_of_an_unhurried_trace_is_nothing() -> None:
     floor = LagFloor(depth=1)
-    assert floor.mean_service is None
     floor.add(np.arange(0, 1000, 10), np.full(100, 9))
     floor.add(np.arange(1000, 2000, 10), np.full(100, 9))
     assert floor.lag.maximum == 0
